@@ -6,6 +6,7 @@ import io
 import math
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,18 +76,45 @@ def test_rounds_give_intervals_before_the_first_block_is_over() -> None:
     )
 
 
-def test_the_host_network_is_ranked_only_where_it_is_no_baseline() -> None:
+def in_turn(paths: Sequence[str]) -> SoFar:
+    """Two profiles whose truth is 1.0 and 0.8 of a host network that was half as fast for one."""
+    both = [
+        transactions(label, method="slices", path=path)
+        for label in ("fast", "slow")
+        for path in paths
+    ]
+    so_far = SoFar(manifest(both, main=MAIN), in_turn=True)
+    dice = random.Random(3)
+    rounds = {}
+    for cell in both:
+        level = {"fast": 0.5, "slow": 1.0}[cell.label] * 1e4
+        rate = level * (1.0 if cell.path == "host" else TRUTH[cell.label])
+        rounds[cell.id] = {r: math.log(rate) + dice.gauss(0, 0.01) for r in range(50)}
+    so_far.rounds(0, rounds)
+    return so_far
+
+
+def test_profiles_in_turn_are_ranked_by_their_ratio_to_the_host_network() -> None:
+    (ranking,) = in_turn(["pod", "host"]).rankings()  # the host network is no contender
+    best, other = ranking.standings
+    assert best.label == "fast", "its figure is the lower one"
+    assert other.low is not None
+    assert other.high is not None
+    assert other.low < TRUTH["slow"] < other.high
+
+
+def test_profiles_in_turn_have_no_interval_without_the_host_network() -> None:
+    (ranking,) = in_turn(["pod"]).rankings()
+    assert [one.low for one in ranking.standings] == [None, None]
+
+
+def test_the_host_network_is_a_place_where_profiles_do_not_stand_in_turn() -> None:
     both = [
         transactions(label, method="slices", path=p) for label in TRUTH for p in ("pod", "host")
     ]
-    places = {}
-    for in_turn in (False, True):
-        so_far = SoFar(manifest(both, main=MAIN), in_turn)
-        so_far.rounds(0, {cell.id: {r: math.log(1e4 + r) for r in range(25)} for cell in both})
-        places[in_turn] = [one.place for one in so_far.rankings()]
-    assert len(places[False]) == 2
-    assert len(places[True]) == 1
-    assert "host" not in places[True][0]
+    so_far = SoFar(manifest(both, main=MAIN))
+    so_far.rounds(0, {cell.id: {r: math.log(1e4 + r) for r in range(25)} for cell in both})
+    assert len(so_far.rankings()) == 2
 
 
 def test_the_interval_of_rounds_covers_the_truth_as_often_as_it_says() -> None:

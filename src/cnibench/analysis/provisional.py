@@ -7,6 +7,9 @@ signed-rank test over finished blocks) as soon as there are enough blocks for it
 their trimmed mean and its interval after Yuen, widened to the ratio of each finished block. The
 spread between deployments is in it only as far as the blocks have shown it, so that it may be too
 narrow. No interval is corrected for several comparisons, and a look decides nothing.
+
+Profiles that stand one after the other are compared by their ratios to the host network, as in the
+final answer (comparison/host_baseline.py), and not at all where it is not measured.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from cnibench.analysis.samples.stream import samples
 from cnibench.analysis.text.places import describe, of_cell
@@ -64,26 +68,41 @@ class Ranking:
 @dataclass
 class SoFar:
     """What a run has found so far. ``level`` is that of the intervals between blocks.
-    ``in_turn``: its profiles stand one after the other, and the host network is their baseline.
+    ``in_turn``: what is measured in slices stands one after the other.
     """
 
     manifest: Manifest
     in_turn: bool = False
-    _blocks: dict[str, dict[int, float]] = field(default_factory=dict)  # of each cell's id
+    _blocks: dict[str, dict[int, float]] = field(default_factory=dict)  # logs, of each cell's id
     _rounds: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        cells = [cell for cell in self.manifest.cells if cell.window == "speed"]
-        if self.in_turn:
-            cells = [cell for cell in cells if cell.path != "host"] or cells
+        groups = alike(cell for cell in self.manifest.cells if cell.window == "speed")
+        self._hosts = self._baselines(groups)
+        known = set(self._hosts.values())
         places = [
             (of_cell(**{name: getattr(group[0], name) for name in OF_RECORD}, environment=0), group)
-            for group in alike(cells)
+            for group in groups
+            if not known.issuperset(cell.id for cell in group)
         ]
         places.sort(key=lambda place: order(asdict(place[0])))
         self._groups = [group for _, group in places]
         self._names = named([where for where, _ in places], describe)
         self.level = sequential.level(ALPHA) if self.manifest.target_ci else ALPHA
+
+    def _baselines(self, groups: Sequence[Sequence[Cell]]) -> dict[str, str]:
+        """The ids of cells of profiles that stand one after the other, each with that of its host
+        network, '' where that is not measured for all of them.
+        """
+        measured = {cell.id for group in groups for cell in group}
+        found: dict[str, str] = {}
+        for group in groups:
+            if self.in_turn and len(group) > 1 and group[0].method == "slices":
+                hosts = {cell.id: replace(cell, path="host").id for cell in group}
+                if group[0].path == "host" or not measured.issuperset(hosts.values()):
+                    hosts = dict.fromkeys(hosts, "")
+                found |= hosts
+        return found
 
     def rounds(self, block: int, logs: Logs) -> None:
         """All rounds of that block so far."""
@@ -105,7 +124,8 @@ class SoFar:
                     and line.value
                     and line.value > 0
                 ):
-                    self._blocks.setdefault(line.cell, {})[line.block] = line.value
+                    logs = self._blocks.setdefault(line.cell, {})
+                    logs[line.block] = math.log(line.value)
 
     def rankings(self) -> list[Ranking]:
         """Of the places where anything is known."""
@@ -139,17 +159,11 @@ class SoFar:
         logs = {cell: math.log(figure) for cell in cells if (figure := self._figure(cell))}
         pairs = []
         for (i, a), (j, b) in combinations(enumerate(cells), 2):
-            blocks, others = self._blocks.get(a, {}), self._blocks.get(b, {})
-            ratios = [
-                math.log(blocks[n] / others[n]) for n in sorted(blocks.keys() & others.keys())
-            ]
-            if ratios:
+            if ratios := self._of_blocks(a, b):
                 centre = float(signed_rank(np.array([ratios]), self.level).centre[0])
                 pairs.append((i, j, centre, len(ratios)))
                 continue
-            mine, its = self._rounds.get(a, {}), self._rounds.get(b, {})
-            paired = [mine[r] - its[r] for r in mine.keys() & its.keys()]
-            if len(paired) >= _FEWEST:
+            if len(paired := self._of_rounds(a, b)) >= _FEWEST:
                 pairs.append((i, j, trimmed(paired)[0], 1))
             elif a in logs and b in logs:
                 pairs.append((i, j, logs[a] - logs[b], 1))
@@ -157,22 +171,40 @@ class SoFar:
 
     def _figure(self, cell: str) -> float | None:
         """The median of its blocks, else the mean of its rounds."""
-        if values := self._blocks.get(cell):
-            return statistics.median(values.values())
+        if logs := self._blocks.get(cell):
+            return statistics.median(map(math.exp, logs.values()))
         rounds = self._rounds.get(cell, {})
         return math.exp(trimmed(list(rounds.values()))[0]) if len(rounds) >= _FEWEST else None
 
     def _interval(self, cell: str, best: str) -> tuple[tuple[float, float] | None, bool]:
         """Of the log ratio, and whether it is that of the blocks alone."""
-        ours, theirs = self._blocks.get(cell, {}), self._blocks.get(best, {})
-        ratios = [math.log(ours[b] / theirs[b]) for b in sorted(ours.keys() & theirs.keys())]
+        ratios = self._of_blocks(cell, best)
         if ratios:
             found = signed_rank(np.array([ratios]), self.level)
             if not math.isnan(found.low[0]):
                 return (float(found.low[0]), float(found.high[0])), True
-        mine, its = self._rounds.get(cell, {}), self._rounds.get(best, {})
-        paired = [mine[r] - its[r] for r in mine.keys() & its.keys()]
-        if len(paired) < _FEWEST:
+        if len(paired := self._of_rounds(cell, best)) < _FEWEST:
             return None, False
         mean, half = trimmed(paired)
         return (min(mean - half, *ratios, mean), max(mean + half, *ratios, mean)), False
+
+    def _of_blocks(self, a: str, b: str) -> list[float]:
+        """The log ratios of both in the blocks that they have in common."""
+        return self._differences(self._blocks, a, b)
+
+    def _of_rounds(self, a: str, b: str) -> list[float]:
+        return self._differences(self._rounds, a, b)
+
+    def _differences(self, logs: Mapping[str, Mapping[Any, float]], a: str, b: str) -> list[float]:
+        if "" in (self._hosts.get(a), self._hosts.get(b)):
+            return []
+        mine, its = self._beside_host(logs, a), self._beside_host(logs, b)
+        return [mine[at] - its[at] for at in sorted(mine.keys() & its.keys())]
+
+    def _beside_host(self, logs: Mapping[str, Mapping[Any, float]], cell: str) -> dict[Any, float]:
+        """Those of a cell, less those of its host network if it has one."""
+        own = dict(logs.get(cell, {}))
+        if host := self._hosts.get(cell):
+            there = logs.get(host, {})
+            return {at: log - there[at] for at, log in own.items() if at in there}
+        return own
