@@ -28,7 +28,7 @@ from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.place import Node, Pod
 
 if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.cni.kernel_state import State
+    from cnibench.clusters.kubernetes.kernel_state.difference import State
 
 
 class KubernetesDeployment(
@@ -89,15 +89,15 @@ class KubernetesDeployment(
         """The checks, and what the kernels have: listed after the first of them, and compared with
         that before all later ones.
         """
-        from cnibench.clusters.kubernetes.cni import kernel_state
+        from cnibench.clusters.kubernetes.kernel_state import looks
 
         if self._listed is None:
             found = checks()
-            self._listed = kernel_state.first_look(
+            self._listed = looks.first_look(
                 self.access, self.namespace, self._nodes, self.measured()
             )
             return found
-        changes = kernel_state.changes(self.access, self.namespace, self._nodes, self._listed)
+        changes = looks.changes(self.access, self.namespace, self._nodes, self._listed)
         return [*(self.attestation(*one) for one in changes), *checks()]
 
     def reset_state(self) -> None:

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from cnibench.clusters.kubernetes.cni import kernel_state
-from cnibench.clusters.kubernetes.cni.kernel_state import State, changes, compare
+from cnibench.clusters.kubernetes.kernel_state import looks
+from cnibench.clusters.kubernetes.kernel_state.difference import State, compare
+from cnibench.clusters.kubernetes.kernel_state.looks import changes
 
 OWN = ["cnibench-one/", "10.244.1.2"]
 BEFORE = [
@@ -166,8 +167,8 @@ def test_the_api_is_asked_for_others_only_where_something_differs(
     monkeypatch: pytest.MonkeyPatch, rules: Sequence[str], asked: Sequence[str], passed: bool
 ) -> None:
     api, unknown = Api(), frozenset({"10.96.0.10"})
-    monkeypatch.setattr(kernel_state, "_look", lambda *_: replace(state(rules), others=frozenset()))
-    monkeypatch.setattr(kernel_state, "_LASTS", 0.0)
+    monkeypatch.setattr(looks, "_look", lambda *_: replace(state(rules), others=frozenset()))
+    monkeypatch.setattr(looks, "_LASTS", 0.0)
     before = replace(state(BEFORE), others=unknown)
     found = changes(cast(Any, api), "cnibench-one", [NODE], before)
     assert [ok for *_, ok in found] == [passed]

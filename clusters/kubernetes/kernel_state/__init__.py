@@ -1,0 +1,1 @@
+"""What the kernels of the nodes have, compared between two looks."""
