@@ -16,6 +16,7 @@ METRICS_OF: Mapping[str, set[str]] = {
     "tcp-rr": {"transaction_rate", *LATENCIES},
     "tcp-crr": {"transaction_rate", *LATENCIES},
     "tcp-connect": LATENCIES,
+    "tcp-latency": LATENCIES,
     "iperf3-tcp": {"throughput"},
     "iperf3-udp": {"throughput", "loss"},
     "tcp-stream-series": {"throughput"},

@@ -35,6 +35,7 @@ from cnibench.analysis.samples.stream import Line
 from cnibench.analysis.selection import baseline_of, restricted, without
 from cnibench.analysis.text import narrative
 from cnibench.analysis.text.background_load import shortfalls
+from cnibench.analysis.text.coarse_latencies import coarse_latencies
 from cnibench.analysis.text.cross_checks import contradictions
 from cnibench.errors import UsageError
 from cnibench.model import context
@@ -115,6 +116,7 @@ def analyse(
         + host
         + gathered.notes
         + short
+        + coarse_latencies(contexts)
         + _planned(readers)
         + notes_of(readers, runs)
         + (one_deployment.notes(readers[0].plan, pairs) if len(readers) == 1 else []),
