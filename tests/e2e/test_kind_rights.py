@@ -216,3 +216,27 @@ def _in_a_namespace(there: Audited, folder: Path) -> None:
     every = {(one.resource, verb) for one in rights("namespace") for verb in one.verbs}
     assert every - used <= OTHERS | {("pods", "watch")}, "of Pods that take their time to go"
     assert there.kubectl("get", "pods,leases", "-n", "guests", "-o", "name") == ""
+    _behind_a_policy(there, guest, nodes, folder / "policy")
+
+
+def _behind_a_policy(
+    there: Audited, guest: Sequence[str], nodes: Sequence[str], folder: Path
+) -> None:
+    """An administrator's default-deny, which Cilium enforces."""
+    folder.mkdir()
+    deny = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "default-deny", "namespace": "guests"},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    }
+    there.kubectl("apply", "-f", "-", given=json.dumps(deny))
+    refused = cnibench(
+        "run", *guest, "--cluster", "namespace", "-n", "guests", "--client-node", nodes[0],
+        "--server-node", nodes[1], "--allow-load", "--cni", "current", *ONE_CELL, *RUN,
+        cwd=folder, status=1,
+    )  # fmt: skip
+    said = " ".join((refused.stdout + refused.stderr).split())
+    assert "the NetworkPolicy default-deny in the namespace guests selects these Pods" in said
+    assert there.kubectl("get", "pods,leases", "-n", "guests", "-o", "name") == ""
+    there.kubectl("delete", "networkpolicy", "default-deny", "-n", "guests")

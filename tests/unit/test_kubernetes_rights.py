@@ -172,7 +172,7 @@ def test_in_a_namespace_it_is_a_role_there_and_its_binding() -> None:
     assert role["metadata"] == {"name": "cnibench-namespace", "namespace": "bench"}
     assert binding["roleRef"]["kind"] == "Role"
     kinds = {name for rule in role["rules"] for name in rule["resources"]}
-    assert kinds == {"namespaces", "leases", "pods", "pods/exec", "events"}
+    assert kinds == {"namespaces", "leases", "pods", "pods/exec", "events", "networkpolicies"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cnibench.clusters.kubernetes.api.objects import Making, Role
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
-from cnibench.clusters.kubernetes.pods import background, paths
+from cnibench.clusters.kubernetes.pods import background, paths, standing_policies
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind
 from cnibench.clusters.kubernetes.pods.services import Services
 from cnibench.errors import ClusterError, CnibenchError, Interrupted, cleaning_up
@@ -136,7 +136,8 @@ class MeasuredPods(Deployment):
 
     def reached(self) -> list[Attestation]:
         """What can be said of a datapath that may not be looked into, or that no profile describes:
-        that it carries a connection.
+        that it carries a connection. Of one that is not made the policies that may forbid it are
+        named.
         """
         found = []
         both: tuple[Placement, ...] = ("intra", "inter")
@@ -149,7 +150,9 @@ class MeasuredPods(Deployment):
                     )
                     failure = ""
                 except CnibenchError as error:
-                    failure = error.message
+                    names = [one.pod for one in (client, server) if one.interface]
+                    policies = standing_policies.named(self.access, self.namespace, names)
+                    failure = "; ".join(filter(None, (error.message, policies)))
                 found.append(
                     self.attestation(
                         f"reach-{placement}",

@@ -41,6 +41,8 @@ _KINDS = "which kinds of objects the API server has"
 _MODE = "the mode of the CNI may be unknown"
 _VERSION = "the version of the CNI may be unknown"
 _LEFT = "cnibench clean does not find what was left"
+_STANDING = "which NetworkPolicies keep measured Pods from each other"
+_UNNAMED = "a NetworkPolicy that keeps measured Pods from each other is not named"
 _OWN_POLICIES = "policies of the CNI's own kind, a condition of plans"
 
 _QUESTIONS = (
@@ -151,6 +153,7 @@ _OWN = (
         "why a Pod does not start",
         without="messages about a Pod that does not start say less",
     ),
+    Right("networkpolicies.networking.k8s.io", ("list",), _STANDING, without=_UNNAMED),
     Right("secrets", ("get", *_APPLY), "the copy of --pull-secret", use="pull-secret"),
     Right(
         "services",
@@ -210,7 +213,11 @@ _NAMESPACE = (
     Right(
         "pods", ("create", "get", "list", "watch", "delete"), "the measured Pods", level="namespace"
     ),
-    *(replace(one, level="namespace") for one in _OWN if one.resource in ("pods/exec", "events")),
+    *(
+        replace(one, level="namespace")
+        for one in _OWN
+        if one.resource in ("pods/exec", "events") or one.why == _STANDING
+    ),
 )
 TABLE: tuple[Right, ...] = (*_NAMESPACE, *_QUESTIONS, *_CLUSTER, *_OWN, *_INSTALL)
 
