@@ -271,7 +271,7 @@ class LabDeployment(
     def address(self, cell: Cell, server: Pod) -> str:
         return self._paths.address(cell, server)
 
-    def port(self, cell: Cell, number: int) -> int:
+    def port(self, cell: Cell, server: Pod, number: int) -> int:
         return number
 
     def service_change(

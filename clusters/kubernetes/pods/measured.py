@@ -170,10 +170,8 @@ class MeasuredPods(Deployment):
         """
         return self.services.address(cell, self._pods[server.name])
 
-    def port(self, cell: Cell, number: int) -> int:
-        if cell.path != "nodeport":
-            return number
-        return self.services.port(cell, self.pair_for(cell)[1], number)
+    def port(self, cell: Cell, server: Pod, number: int) -> int:
+        return self.services.port(cell, self._pods[server.name], number)
 
     def add_pods_on(self, wanted: Sequence[tuple[Node, int]]) -> list[list[Pod]]:
         """All in one request."""

@@ -79,7 +79,7 @@ def applied(
     if asked.layer == "L7":
         _need_proxy(deployment)
         if cell is not None:  # each pair has a port of its own, and a path may choose
-            http = deployment.port(cell, http + cell.pair)
+            http = deployment.port(cell, server, http + cell.pair)
     nodes = [
         address
         for node in deployment.nodes()

@@ -56,7 +56,7 @@ class SampleContext:
         """The port that both use on this cell's path, instead of ``number``."""
         if self.cell.path == "pod":
             return number
-        return ServicePaths.of(self.deployment).port(self.cell, number)
+        return ServicePaths.of(self.deployment).port(self.cell, self.server, number)
 
     def on_client(self, argv: Sequence[str]) -> list[str]:
         """``argv`` pinned as this cell says."""

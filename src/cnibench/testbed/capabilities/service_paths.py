@@ -21,7 +21,7 @@ class ServicePaths(Capability):
         """
 
     @abc.abstractmethod
-    def port(self, cell: Cell, number: int) -> int:
-        """Where a server listens that would listen on ``number`` if its path left the choice to
-        it.
+    def port(self, cell: Cell, server: Pod, number: int) -> int:
+        """Where that server listens, which would listen on ``number`` if its path left the choice
+        to it.
         """
