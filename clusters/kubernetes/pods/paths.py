@@ -5,6 +5,7 @@ network.
 from __future__ import annotations
 
 import ipaddress
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -80,26 +81,31 @@ def cluster_ips(service: Mapping[str, Any]) -> dict[int, str]:
     }
 
 
-# A connection at last: kube-proxy (or what takes its place) writes a new Service's rules some time
-# after it was made.
+# kube-proxy (or what takes its place) writes a new Service's rules some time after it was made.
+# Until then others may answer: a proxy on the cluster's way out accepts connections to any
+# address.
 _LISTEN = """
 import socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
 print("ready", flush=True)
 while True:
-    listener.accept()[0].close()
+    with listener.accept()[0] as one:
+        one.sendall(sys.argv[3].encode())
 """  # noqa: E501
 _CONNECT = """
 import socket, sys, time
-end = time.monotonic() + float(sys.argv[3])
+word, end = sys.argv[3].encode(), time.monotonic() + float(sys.argv[4])
 while True:
     try:
-        socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()
-        break
+        with socket.create_connection((sys.argv[1], int(sys.argv[2])), 1) as one:
+            if one.recv(len(word), socket.MSG_WAITALL) == word:
+                break
+            said = "another server answers"
     except OSError as error:
-        if time.monotonic() > end:
-            sys.exit(str(error))
-        time.sleep(0.05)
+        said = str(error)
+    if time.monotonic() > end:
+        sys.exit(said)
+    time.sleep(0.05)
 """
 _WRITTEN = 30.0  # s
 
@@ -113,8 +119,10 @@ def wait_reached(
     number = str(
         port(_ports()[-1] + _ROOM - 1, first)
     )  # no workload uses the last one unless there are that many pairs
-    with server.spawn([server.python, "-I", "-S", "-c", _LISTEN, server.addresses[family], number]):
-        argv = [client.python, "-I", "-S", "-c", _CONNECT, address, number, str(_WRITTEN)]
+    word = secrets.token_hex(16)
+    listen = [server.python, "-I", "-S", "-c", _LISTEN, server.addresses[family], number, word]
+    with server.spawn(listen):
+        argv = [client.python, "-I", "-S", "-c", _CONNECT, address, number, word, str(_WRITTEN)]
         done = client.run(argv, timeout=_WRITTEN + 20, check=False)
     if done.returncode != 0:
         said = done.stderr.strip()
