@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from cnibench.clusters.kubernetes.cni import plugins
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.removal import commands, node_snapshot
@@ -30,7 +32,8 @@ COMMIT
 COMMIT
 """
 SHOWN = f"""@@ links
-[{{"ifname": "lo"}}, {{"ifname": "eth0"}}, {{"ifname": "cni0"}}, {{"ifname": "flannel.1"}},
+[{{"ifname": "lo"}}, {{"ifname": "eth0"}}, {{"ifname": "cni0"}},
+{{"ifname": "flannel.1", "linkinfo": {{"info_kind": "vxlan"}}}},
 {{"ifname": "tunl0", "addr_info": [{{"local": "10.244.0.9", "prefixlen": 32}}]}}]
 @@ routes
 default via 10.89.0.1 dev eth0
@@ -119,6 +122,21 @@ def test_commands_for_a_node() -> None:
     programs = "\n".join(one.line for one in commands.tc_removal(SHOWN, ("cil_*",)))
     assert "tc filter del dev eth0 ingress pref 1 handle 0x1 bpf" in programs
     assert "somebody" not in programs
+
+
+def test_a_pattern_takes_only_devices_whose_names_vary() -> None:
+    """Not what somebody else gave such a name meanwhile."""
+    pod = {"ifname": "cali1a2b3c4d5e6", "link_netnsid": 3, "linkinfo": {"info_kind": "veth"}}
+    tunnel = {"ifname": "tun-0a1b2c", "linkinfo": {"info_kind": "ipip"}}
+    theirs = [
+        {"ifname": "cali0", "linkinfo": {"info_kind": "bridge"}},
+        {"ifname": "cali1", "linkinfo": {"info_kind": "veth"}, "link": "other"},
+        {"ifname": "tun-mine", "linkinfo": {"info_kind": "tun"}},
+        {"ifname": "lxc0"},
+    ]
+    shown = f"@@ links\n{json.dumps([pod, tunnel, *theirs])}\n"
+    found = commands.device_removal(shown, ("cali*", "tun-*", "lxc*"), {})
+    assert [one.what for one in found] == ["device cali1a2b3c4d5e6", "device tun-0a1b2c"]
 
 
 def test_what_a_node_had_before_is_never_removed() -> None:

@@ -31,7 +31,7 @@ from cnibench.testbed.cluster import Options
 
 CONFIGURATION = "/etc/cni/net.d/10-cbtest.conflist"
 LEAVES = Leaves(
-    devices=("cbtest*",),
+    devices=("cbtest0", "cbtest1"),
     chains=("CBTEST-*",),
     nft_tables=("cbtest-*",),
     files=("/run/cbtest", "/opt/cni/bin/cbtest", CONFIGURATION),
@@ -267,6 +267,6 @@ def test_before_any_agent_runs_the_names_that_are_looked_for_are_shown(
     shown = cluster._shown(Leftover("theirs", lambda: None))
     for words in (on_nodes, shown.about):
         assert said in words
-        assert "devices cbtest*" in words
+        assert "devices cbtest0, cbtest1" in words
         assert "iptables chains CBTEST-*" in words
         assert CONFIGURATION in words

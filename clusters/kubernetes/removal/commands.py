@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cnibench.clusters.kubernetes.removal.node_snapshot import (
     VOLATILE,
@@ -37,6 +37,7 @@ _FALLBACK = (
     "gre0",
     "sit0",
 )  # devices that the kernel makes with a module, and nobody can delete
+_TUNNELS = frozenset({"vxlan", "geneve", "ipip", "sit", "ip6tnl", "wireguard"})  # kinds
 
 Items = Mapping[
     str, Collection[str]
@@ -135,7 +136,9 @@ def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[
     """
     for item in json.loads("".join(section(shown, "links")) or "[]"):
         name = str(item["ifname"])
-        if not named(name, patterns) or (name in had.get("device", ()) and name not in _FALLBACK):
+        if not _claimed(item, patterns) or (
+            name in had.get("device", ()) and name not in _FALLBACK
+        ):
             continue
         quoted = shlex.quote(name)
         if name not in _FALLBACK:
@@ -155,6 +158,15 @@ def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[
         if name not in had.get("up", ()):
             up = "UP" in item.get("flags", ())
             yield Command(f"ip link set {quoted} down", f"{name} is set down" if up else "")
+
+
+def _claimed(link: Mapping[str, Any], patterns: Sequence[str]) -> bool:
+    """Is it named exactly; or like a pattern, and a device whose name varies: the node's end of a
+    Pod's, or a tunnel? A bridge, a pair within the node or the like is somebody else's.
+    """
+    kind = link.get("linkinfo", {}).get("info_kind", "")
+    varies = "link_netnsid" in link or kind in _TUNNELS
+    return link["ifname"] in patterns or (varies and named(str(link["ifname"]), patterns))
 
 
 def xfrm_removal(shown: str, had: Collection[str]) -> Command:

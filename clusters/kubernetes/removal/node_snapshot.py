@@ -32,7 +32,7 @@ _SYSCTLS = (
 SCRIPT = f"""
 cd /
 section() {{ echo "@@ $1"; }}
-section links; ip -j address show
+section links; ip -d -j address show
 section routes; ip route show table all; ip -6 route show table all
 section rules; ip rule show; ip -6 rule show
 for tool in {" ".join(BACKENDS)}; do section $tool; $tool-save 2>/dev/null; done

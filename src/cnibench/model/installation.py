@@ -232,7 +232,12 @@ class Leaves(Part):
     was there before it stays.
     """
 
-    devices: tuple[Pattern, ...] = ()
+    devices: tuple[Pattern, ...] = Field(
+        default=(),
+        description=(
+            "a name with * or ? stands only for a node's ends of Pods' devices, and for tunnels"
+        ),
+    )
     chains: tuple[Pattern, ...] = Field(
         default=(), description="iptables chains; rules that jump to them go with them"
     )
