@@ -22,7 +22,7 @@ from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import turning_points
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.gate.failure_rates import Tally
-from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Run
+from cnibench.analysis.model import LEFT_OUT, Analysis, Failure, Run
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
     Gathered,
@@ -39,6 +39,7 @@ from cnibench.analysis.text.coarse_latencies import coarse_latencies
 from cnibench.analysis.text.cross_checks import contradictions
 from cnibench.errors import UsageError
 from cnibench.model import context
+from cnibench.model.cell import Attestation
 from cnibench.model.metrics import METRICS, main_metric
 from cnibench.model.units import is_number
 from cnibench.rundir.index import each_once
@@ -332,19 +333,12 @@ def run_of(reader: RunReader) -> Run:
     )
 
 
-def _attestations(readers: Sequence[RunReader]) -> list[Check]:
-    found: dict[tuple[str, str, str, int], Check] = {}
-    for reader in readers:
-        for item in reader.attestations():
-            found[reader.id, item.label, item.check, item.ip] = Check(
-                profile=item.profile,
-                label=item.label,
-                check=item.check,
-                expected=item.expected,
-                observed=item.observed,
-                passed=item.passed,
-                ip=item.ip,
-            )
+def _attestations(readers: Sequence[RunReader]) -> list[Attestation]:
+    found = {
+        (reader.id, item.label, item.check, item.ip): item
+        for reader in readers
+        for item in reader.attestations()
+    }
     return list(found.values())
 
 

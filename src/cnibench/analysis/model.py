@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnibench.model.cell import Attestation
 from cnibench.rundir.schema import Planned
 
 Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
@@ -229,18 +230,6 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     counted: int = 0
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One check of an attestation, the last one when a resumed run made it again."""
-
-    profile: str
-    label: str
-    check: str
-    expected: str
-    observed: str
-    passed: bool
-    ip: int = 4
-
-
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A cell that gave no figure in one block, or (status ``unsupported``, block -1) a profile that
     cannot be measured there at all.
@@ -328,7 +317,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[Group]
     pairs: list[Pair]
     cpp: list[Cpp]
-    attestations: list[Check]
+    attestations: list[Attestation]  # a check that a resumed run made again: the last one
     failures: list[Failure]
     summary: list[str]
     notes: list[str]
