@@ -184,7 +184,7 @@ class Blocks:
             cells = order(here, block, manifest.seed, together=not self._interleaved)
             missing = [cell for cell in cells if (cell.id, block) not in self.done]
             if missing:
-                expected += self._expected(missing, block)
+                expected += self._seconds([(cell, block) for cell in missing])
                 failed += measure(block, missing)
                 session.writer.event("block-finished", block=block)
                 if session.ranking is not None:
@@ -207,8 +207,8 @@ class Blocks:
         if not manifest.budget:
             return ""
         spent = time.monotonic() - self._began
-        cells = [cell for cell in manifest.cells if _due(cell, block)]
-        needed = self._expected(cells, block) * spent / expected if expected else 0.0
+        due = [(cell, block) for cell in manifest.cells if _due(cell, block)]
+        needed = self._seconds(due) * spent / expected if expected else 0.0
         if spent + needed <= manifest.budget:
             return ""
         return (
@@ -216,11 +216,11 @@ class Blocks:
             f" {duration(needed)}"
         )
 
-    def _expected(self, cells: Sequence[Cell], block: int) -> float:
-        """Seconds that these cells of a block take."""
+    def _seconds(self, samples: Sequence[tuple[Cell, int]]) -> float:
+        """What these cells take, each in its block."""
         session, manifest = self.session, self.session.writer.manifest
         return whole(
-            [(cell, block) for cell in cells],
+            samples,
             session.workloads,
             manifest.duration,
             manifest.warmup,
@@ -232,15 +232,7 @@ class Blocks:
     def _announce(self) -> None:
         session, manifest = self.session, self.session.writer.manifest
         missing = self.missing()
-        seconds = whole(
-            missing,
-            session.workloads,
-            manifest.duration,
-            manifest.warmup,
-            session.cluster,
-            session.profiles,
-            manifest.deployment_blocks or 1,
-        )
+        seconds = self._seconds(missing)
         session.progress.begin(len(missing), min(seconds, manifest.budget or seconds))
 
 
