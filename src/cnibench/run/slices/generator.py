@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
-from cnibench.errors import CnibenchError, Interrupted
 from cnibench.run.checks.cpus import check_pinned
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices.lifetime import Lifetime
 from cnibench.run.slices.load import FOR_EVER, Load
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.readings.counters import Sent
@@ -20,7 +19,7 @@ from cnibench.system.process import Process
 _COMMANDS = "commands.json"  # of a raw folder: what was started
 
 
-class Generator(Running):
+class Generator(Running, Lifetime):
     """One cell's load. ``with`` starts it, paused, and ends all of it. Raises CnibenchError when it
     does not start.
 
@@ -31,39 +30,17 @@ class Generator(Running):
         super().__init__(load.units(1, s), s.cell.priority or "real-time")
         self.s = replace(s, duration=FOR_EVER, warmup=0.0)
         self.load = load
-        self.failure: CnibenchError | None = None  # what its end found out
         self._programs = ExitStack()
         self._client: Process | None = None
         self._packets = packets
 
-    def __enter__(self) -> Generator:
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.end()
-
     def end(self) -> None:
-        """Ends its programs. May be called twice."""
         self.close()
         try:  # the server first: it would complain about a client that is gone
             self._end(self._programs.close)
         finally:
             if self._client is not None:
                 self._end(self._client.kill)
-
-    def _end(self, end: Callable[[], object]) -> None:
-        """What had died, or cannot be ended, is kept: the other generators are not to blame."""
-        try:
-            end()
-        except Interrupted:
-            raise
-        except CnibenchError as failure:
-            self.failure = self.failure or failure
 
     def _start(self) -> None:
         before = descendants(os.getpid())

@@ -5,19 +5,20 @@ counts them, so that no slice waits for a round trip.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from cnibench.errors import CnibenchError, Interrupted, UnsupportedError, of_data
+from cnibench.errors import UnsupportedError, of_data
 from cnibench.model.cell import Priority
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices import on_node
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven
 from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.lifetime import Lifetime
 from cnibench.run.slices.load import FOR_EVER, Load
 from cnibench.run.slices.slice import Slice
 from cnibench.system import carried
@@ -52,7 +53,7 @@ class Controllers:
                 ending.callback(self._running.popitem()[1].close)
 
 
-class RemoteGenerator:
+class RemoteGenerator(Lifetime):
     """One cell's load. ``with`` starts it, paused, and ends all of it. Raises CnibenchError when it
     does not start. The Pods of ``s`` are controlled ones.
     """
@@ -62,7 +63,6 @@ class RemoteGenerator:
         self.cell = cell
         self.s = replace(s, duration=FOR_EVER, warmup=0.0)
         self.load = load
-        self.failure: CnibenchError | None = None  # what its end found out
         self.priority = ""  # why it has no real-time priority that it should have, '' otherwise
         self.congestion_control = ""
         assert isinstance(s.deployment, ControlledPods)
@@ -79,32 +79,12 @@ class RemoteGenerator:
         """Are client and server on two nodes?"""
         return self.client is not self.server
 
-    def __enter__(self) -> RemoteGenerator:
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.end()
-
     def end(self) -> None:
-        """Ends its programs. May be called twice."""
         try:
             self._end(self._running.close)
         finally:
             if self._process is not None:
                 self._end(self._process.kill)
-
-    def _end(self, end: Callable[[], object]) -> None:
-        try:
-            end()
-        except Interrupted:
-            raise
-        except CnibenchError as failure:
-            self.failure = self.failure or failure
 
     def _start(self) -> None:
         cell, s = self.cell, self.s
