@@ -19,6 +19,7 @@ from cnibench.clusters.kubernetes.api.exec import Stream
 from cnibench.clusters.kubernetes.nodes.remote import ANSWER, Answer, RemoteProcess
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
+from cnibench.system.carried import READ
 from cnibench.system.guest import patience
 from cnibench.system.log import shown
 from cnibench.system.process import Done
@@ -33,17 +34,7 @@ _PING = 7.0
 _SOURCE = Path(__file__).with_name("_runner.py")
 # The program comes over the connection: images stay as they are when it changes, and no command
 # line is too long.
-_BOOT = """\
-import os
-def r(n):
- b = b""
- while len(b) < n:
-  c = os.read(0, n - len(b))
-  if not c: raise SystemExit(1)
-  b += c
- return b
-exec(compile(r(int(r(8))), "cnibench", "exec"))
-"""
+_BOOT = f'{READ}exec(compile(r(int(r(8))), "cnibench", "exec"))\n'
 
 
 class Gateway:

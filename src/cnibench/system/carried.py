@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-# Reads so many bytes (8 digits, then the archive) and runs the module that its argument names.
-BOOT = """\
-import os, runpy, sys
+# The beginning of a program that reads the rest of itself from standard input: r(n), n bytes.
+READ = """\
+import os
 def r(n):
  b = b""
  while len(b) < n:
@@ -22,6 +22,10 @@ def r(n):
   if not c: raise SystemExit(1)
   b += c
  return b
+"""
+# Reads so many bytes (8 digits, then the archive) and runs the module that its argument names.
+BOOT = f"""{READ}\
+import runpy, sys
 f = os.memfd_create("cnibench")
 a = r(int(r(8)))
 while a: a = a[os.write(f, a):]
