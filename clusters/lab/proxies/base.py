@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from cnibench.clusters.lab.rules.ruleset import Part
@@ -109,6 +110,12 @@ class Proxy(abc.ABC):
     @abc.abstractmethod
     def _write_change(self, family: int, new: Sequence[Service], gone: Sequence[Service]) -> None:
         """One change, which ``self.services`` has already. Raises ClusterError."""
+
+    def _on_nodes(self, job: Callable[[LabNode], object]) -> None:
+        """Does it for both nodes at once. Raises what it raises."""
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(job, node) for node in self.deployment.nodes()]:
+                done.result()
 
     @abc.abstractmethod
     def found(self) -> Mapping[str, Counted]:

@@ -5,8 +5,7 @@ by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cnibench.clusters.lab.builders.filtered import Filtered
@@ -56,11 +55,6 @@ class Iptables(Proxy):
     def _program(self, family: int, what: str) -> str:
         kind = getattr(self.deployment.datapath.options, "iptables", "nft")
         return f"{'iptables' if family == 4 else 'ip6tables'}-{kind}-{what}"
-
-    def _on_nodes(self, job: Callable[[LabNode], object]) -> None:
-        with ThreadPoolExecutor() as pool:
-            for done in [pool.submit(job, node) for node in self.deployment.nodes()]:
-                done.result()
 
     def found(self) -> Mapping[str, Counted]:
         return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.proxies._digest import digest
@@ -38,13 +37,7 @@ class Nftables(Proxy):
 
     def _write_all(self, family: int, before: Sequence[Service]) -> None:
         now = self.services[family]
-        with ThreadPoolExecutor() as pool:
-            jobs = [
-                pool.submit(self._nft, node, self._whole(node, family, now))
-                for node in self.deployment.nodes()
-            ]
-            for done in jobs:
-                done.result()
+        self._on_nodes(lambda node: self._nft(node, self._whole(node, family, now)))
 
     def _write_change(self, family: int, new: Sequence[Service], gone: Sequence[Service]) -> None:
         now = self.services[family]
