@@ -127,15 +127,52 @@ inline_always int route6(struct __sk_buff *skb, __u32 identity)
 	return fib_redirect(skb, &fib);
 }
 
+/* Connection tracking and policy of one packet, the first of which creates its entry; 0, or why it is dropped.
+ * As in Cilium, replies skip the policy; packets of the opening direction meet it each time, so that a change of it takes effect. */
+inline_always int admit4(struct __sk_buff *skb, struct iphdr *ip, __u32 policy, __u32 remote, __u32 source, __u8 direction)
+{
+	struct tuple4 forward = {}, reverse = {};
+	struct transport t;
+	enum ct_status status;
+	int reason = transport4(skb, ip, &t);
+
+	if (reason)
+		return reason;
+	tuples4(ip, &t, &forward, &reverse, direction);
+	status = ct_lookup(skb, &cilium_ct4_global, &forward, &reverse, &t, direction);
+	if (status == CT_REPLY)
+		return 0;
+	reason = policy_check(skb, policy, remote, &t, direction);
+	if (!reason && status == CT_NEW)
+		reason = ct_create4(skb, &forward, &t, direction, source);
+	return reason;
+}
+
+inline_always int admit6(struct __sk_buff *skb, struct ipv6hdr *ip, __u32 policy, __u32 remote, __u32 source, __u8 direction)
+{
+	struct tuple6 forward = {}, reverse = {};
+	struct transport t;
+	enum ct_status status;
+	int reason = transport6(skb, ip, &t);
+
+	if (reason)
+		return reason;
+	tuples6(ip, &t, &forward, &reverse, direction);
+	status = ct_lookup(skb, &cilium_ct6_global, &forward, &reverse, &t, direction);
+	if (status == CT_REPLY)
+		return 0;
+	reason = policy_check(skb, policy, remote, &t, direction);
+	if (!reason && status == CT_NEW)
+		reason = ct_create6(skb, &forward, &t, direction, source);
+	return reason;
+}
+
 inline_always int from_container4(struct __sk_buff *skb, const struct self *self)
 {
 	struct iphdr *ip = network_header(skb, sizeof(*ip));
 	__u32 identity = IDENTITY_WORLD, node = 0;
-	struct tuple4 forward = {}, reverse = {};
 	struct ipcache_entry *remote;
-	struct transport t;
 	struct endpoint *to;
-	enum ct_status status;
 	__be32 daddr;
 	int reason;
 
@@ -144,24 +181,14 @@ inline_always int from_container4(struct __sk_buff *skb, const struct self *self
 	if (ip->saddr != self->ip4)
 		return drop(skb, DROP_INVALID_SIP, EGRESS);
 	daddr = ip->daddr;
-	reason = transport4(skb, ip, &t);
-	if (reason)
-		return drop(skb, reason, EGRESS);
-	tuples4(ip, &t, &forward, &reverse, EGRESS);
 	remote = ipcache4(daddr);
 	if (remote) {
 		identity = remote->identity;
 		node = remote->tunnel_endpoint;
 	}
-	status = ct_lookup(skb, &cilium_ct4_global, &forward, &reverse, &t, EGRESS);
-	/* as in Cilium, replies skip the policy; packets of the opening direction meet it each time, so that a change of it takes effect */
-	if (status != CT_REPLY) {
-		reason = policy_check(skb, self->policy, identity, &t, EGRESS);
-		if (!reason && status == CT_NEW)
-			reason = ct_create4(skb, &forward, &t, EGRESS, self->identity);
-		if (reason)
-			return drop(skb, reason, EGRESS);
-	}
+	reason = admit4(skb, ip, self->policy, identity, self->identity, EGRESS);
+	if (reason)
+		return drop(skb, reason, EGRESS);
 	to = endpoint4(daddr);
 	if (to) {
 		if (to->flags & ENDPOINT_HOST) {
@@ -183,11 +210,8 @@ inline_always int from_container6(struct __sk_buff *skb, const struct self *self
 {
 	struct ipv6hdr *ip = network_header(skb, sizeof(*ip));
 	__u32 identity = IDENTITY_WORLD, node = 0;
-	struct tuple6 forward = {}, reverse = {};
 	struct ipcache_entry *remote;
-	struct transport t;
 	struct endpoint *to;
-	enum ct_status status;
 	__u8 daddr[16];
 	int reason;
 
@@ -209,23 +233,14 @@ inline_always int from_container6(struct __sk_buff *skb, const struct self *self
 		if (!ip)
 			return drop(skb, DROP_INVALID, EGRESS);
 	}
-	reason = transport6(skb, ip, &t);
-	if (reason)
-		return drop(skb, reason, EGRESS);
-	tuples6(ip, &t, &forward, &reverse, EGRESS);
 	remote = ipcache6(daddr);
 	if (remote) {
 		identity = remote->identity;
 		node = remote->tunnel_endpoint;
 	}
-	status = ct_lookup(skb, &cilium_ct6_global, &forward, &reverse, &t, EGRESS);
-	if (status != CT_REPLY) {
-		reason = policy_check(skb, self->policy, identity, &t, EGRESS);
-		if (!reason && status == CT_NEW)
-			reason = ct_create6(skb, &forward, &t, EGRESS, self->identity);
-		if (reason)
-			return drop(skb, reason, EGRESS);
-	}
+	reason = admit6(skb, ip, self->policy, identity, self->identity, EGRESS);
+	if (reason)
+		return drop(skb, reason, EGRESS);
 	to = endpoint6(daddr);
 	if (to) {
 		if (to->flags & ENDPOINT_HOST) {
@@ -268,47 +283,15 @@ int cil_from_container(struct __sk_buff *skb)
 inline_always int policy4(struct __sk_buff *skb, __u32 policy, __u32 identity)
 {
 	struct iphdr *ip = network_header(skb, sizeof(*ip));
-	struct tuple4 forward = {}, reverse = {};
-	struct transport t;
-	enum ct_status status;
-	int reason;
 
-	if (!ip)
-		return DROP_INVALID;
-	reason = transport4(skb, ip, &t);
-	if (reason)
-		return reason;
-	tuples4(ip, &t, &forward, &reverse, INGRESS);
-	status = ct_lookup(skb, &cilium_ct4_global, &forward, &reverse, &t, INGRESS);
-	if (status == CT_REPLY)
-		return 0;
-	reason = policy_check(skb, policy, identity, &t, INGRESS);
-	if (!reason && status == CT_NEW)
-		reason = ct_create4(skb, &forward, &t, INGRESS, identity);
-	return reason;
+	return ip ? admit4(skb, ip, policy, identity, identity, INGRESS) : DROP_INVALID;
 }
 
 inline_always int policy6(struct __sk_buff *skb, __u32 policy, __u32 identity)
 {
 	struct ipv6hdr *ip = network_header(skb, sizeof(*ip));
-	struct tuple6 forward = {}, reverse = {};
-	struct transport t;
-	enum ct_status status;
-	int reason;
 
-	if (!ip)
-		return DROP_INVALID;
-	reason = transport6(skb, ip, &t);
-	if (reason)
-		return reason;
-	tuples6(ip, &t, &forward, &reverse, INGRESS);
-	status = ct_lookup(skb, &cilium_ct6_global, &forward, &reverse, &t, INGRESS);
-	if (status == CT_REPLY)
-		return 0;
-	reason = policy_check(skb, policy, identity, &t, INGRESS);
-	if (!reason && status == CT_NEW)
-		reason = ct_create6(skb, &forward, &t, INGRESS, identity);
-	return reason;
+	return ip ? admit6(skb, ip, policy, identity, identity, INGRESS) : DROP_INVALID;
 }
 
 SEC("tc/cil_lxc_policy")
