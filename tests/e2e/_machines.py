@@ -18,17 +18,6 @@ from kind import binaries, cache, furnish, images, roots
 from kind.parts import Parts
 
 IMAGE = "localhost/cnibench-e2e/machine"
-_MASKED = (  # what a container has no use for, or what would set values of the whole machine
-    "systemd-logind.service",
-    "systemd-udevd.service",
-    "systemd-networkd.service",
-    "systemd-resolved.service",
-    "systemd-binfmt.service",
-    "systemd-sysctl.service",
-    "systemd-modules-load.service",
-    "getty.target",
-    "console-getty.service",
-)
 _RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")  # of this machine's packages
 
 
@@ -111,7 +100,7 @@ def _furnish(tree: Path) -> None:
     units = tree / "etc/systemd/system"
     for unit in units.glob("timers.target.wants/*"):
         unit.unlink()
-    for unit in _MASKED:
+    for unit in furnish.MASKED:
         (units / f"{unit}").symlink_to("/dev/null")
     shutil.copy(furnish.FILES / "entrypoint", tree / "usr/local/bin/entrypoint")
     (tree / "usr/local/bin/entrypoint").chmod(0o755)

@@ -9,7 +9,7 @@ from . import binaries
 
 FILES = Path(__file__).parent / "files"
 _PLUGINS = ("host-local", "loopback", "portmap", "ptp")  # what kind's own node image has: no bridge
-_MASKED = (  # what a container has no use for, or what would set values of the whole machine
+MASKED = (  # what a container has no use for, or what would set values of the whole machine
     "systemd-logind.service",
     "systemd-udevd.service",
     "systemd-networkd.service",
@@ -64,7 +64,7 @@ def furnish(tree: Path, programs: Path) -> None:
         _write(tree, to, (FILES / name).read_bytes()).chmod(mode)
     for to, text in SETTINGS.items():
         _write(tree, to, text.encode())
-    for unit in _MASKED:
+    for unit in MASKED:
         (units / unit).symlink_to("/dev/null")
     wanted = units / "multi-user.target.wants"
     wanted.mkdir(exist_ok=True)
