@@ -212,11 +212,11 @@ def _in_a_namespace(there: Audited, folder: Path) -> None:
     samples = [line for line in lines(folder, "samples") if line["window"] == "speed"]
     assert {line["status"] for line in samples} == {"ok"}
     assert {line["workload"] for line in samples} == {"tcp-rr", "tcp-stream"}
+    _behind_a_policy(there, guest, nodes, folder / "policy")
     used = held(there, "guest", "namespace")
     every = {(one.resource, verb) for one in rights("namespace") for verb in one.verbs}
     assert every - used <= OTHERS | {("pods", "watch")}, "of Pods that take their time to go"
     assert there.kubectl("get", "pods,leases", "-n", "guests", "-o", "name") == ""
-    _behind_a_policy(there, guest, nodes, folder / "policy")
 
 
 def _behind_a_policy(
