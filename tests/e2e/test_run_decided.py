@@ -21,16 +21,16 @@ def measured(folder: Path, *options: str) -> tuple[RunReader, str]:
 
 
 def test_a_run_ends_at_a_look_and_says_what_is_decided(tmp_path: Path) -> None:
-    """Whether the profiles are told apart after 7 blocks depends on what else the machine does."""
+    """Whether the profiles are told apart after 6 blocks depends on what else the machine does."""
     reader, said = measured(tmp_path / "runs")
     assert (reader.plan.blocks, reader.plan.until_decided) == (8, True)
     blocks = {block for _, block in reader.done()}
     stopped = [event["reason"] for event in reader.events() if event["event"] == "stopped"]
     assert reader.finished
     if stopped:
-        assert stopped == ["every pair is decided after 7 blocks"]
-        assert blocks == set(range(7))
-        assert "Decided after 7 blocks: 3 of 3 pairs" in said
+        assert stopped == ["every pair is decided after 6 blocks"]
+        assert blocks == set(range(6))
+        assert "Decided after 6 blocks: 3 of 3 pairs" in said
     else:
         assert blocks == set(range(8))
         assert re.search(r"Decided after [1-8] blocks?: [0-3] of 3 pairs", said)
