@@ -223,6 +223,16 @@ def test_rules_of_others_stay(tool: str, machine: BareMachine) -> None:
     assert not [line for line in shown if "KUBE-F" in line or "KUBE-SVC" in line]
 
 
+def test_a_chain_that_was_there_before_stays_whatever_its_name(machine: BareMachine) -> None:
+    """Although iptables, which could name it, came with the run."""
+    machine.on("nft add table ip mangle; nft add chain ip mangle KUBE-KUBELET-CANARY")
+    bring_up(machine)
+    machine.on(f": >{D}/rules")  # as begin leaves it where iptables is not installed
+    found = put_back(machine)
+    assert found.gone == ()
+    assert "KUBE-KUBELET-CANARY" in machine.shows("nft list table ip mangle")
+
+
 @pytest.mark.parametrize("tool", ["iptables-nft", "iptables-legacy"])
 def test_no_rule_is_lost_that_is_added_meanwhile(tool: str, machine: BareMachine) -> None:
     bring_up(machine)

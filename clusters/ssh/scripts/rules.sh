@@ -14,7 +14,8 @@ own_chains() {
     for pattern in $patterns; do
       # shellcheck disable=SC2254 # it is a pattern
       case $chain in $pattern)
-        grep -qxF "$1 $table :$chain" "$D/rules" || printf '%s %s\n' "$table" "$chain"
+        # the listing has those of nftables even where iptables was not installed
+        grep -qxF "$1 $table :$chain" "$D/rules" || grep -qF "	chain $chain {" "$D/before" || printf '%s %s\n' "$table" "$chain"
         break
         ;;
       esac
