@@ -6,22 +6,19 @@ KUBE_CHAINS='KUBE-SERVICES KUBE-EXTERNAL-SERVICES KUBE-NODEPORTS KUBE-POSTROUTIN
 KUBE-FORWARD KUBE-FIREWALL KUBE-PROXY-FIREWALL KUBE-PROXY-CANARY KUBE-KUBELET-CANARY KUBE-IPTABLES-HINT
 KUBE-SVC-???????????????? KUBE-SVL-???????????????? KUBE-SEP-???????????????? KUBE-EXT-???????????????? KUBE-FW-????????????????'
 
-# own_chains TOOL: TABLE CHAIN of those that are ours, out of $D/now. One that was there before stays.
+# own_chains TOOL: TABLE CHAIN of those that are ours, out of $D/now. One that was there before stays,
+# also where only nft could list it. A node has tens of thousands: no process for each.
 own_chains() {
-  patterns="$KUBE_CHAINS $(declared chain)"
-  sed -n "s/^$1 \([^ ]*\) :/\1 /p" "$D/now" | while read -r table chain; do
-    set -f
-    for pattern in $patterns; do
-      # shellcheck disable=SC2254 # it is a pattern
-      case $chain in $pattern)
-        # the listing has those of nftables even where iptables was not installed
-        grep -qxF "$1 $table :$chain" "$D/rules" || grep -qF "	chain $chain {" "$D/before" || printf '%s %s\n' "$table" "$chain"
-        break
-        ;;
-      esac
-    done
-    set +f
-  done
+  { echo "$KUBE_CHAINS" | tr ' ' '\n'; declared chain; } >"$D/patterns"
+  awk -v tool="$1" '
+    FILENAME == ARGV[1] { gsub(/[.+]/, "[&]"); gsub(/\?/, "."); gsub(/\*/, ".*"); pattern[++number] = "^" $0 "$"; next }
+    FILENAME == ARGV[2] { had[$0]; next }
+    FILENAME == ARGV[3] { if (match($0, /\tchain [^ ]+ \{/)) before[substr($0, RSTART + 7, RLENGTH - 9)]; next }
+    $1 == tool && $3 ~ /^:/ {
+      chain = substr($3, 2)
+      if ($0 in had || chain in before) next
+      for (i = 1; i <= number; i++) if (chain ~ pattern[i]) { print $2, chain; break }
+    }' "$D/patterns" "$D/rules" "$D/before" "$D/now"
 }
 
 # removal TOOL: input of `restore --noflush` that takes these chains, the rules that jump to them and
