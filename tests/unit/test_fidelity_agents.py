@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import struct
 import tarfile
 from collections.abc import Mapping
@@ -249,6 +250,19 @@ def test_every_model_has_a_digest_of_its_own() -> None:
     models = {name: one for name, one in builtin().items() if one.datapath}
     found = {digest.model_digest(profile) for profile in models.values()}
     assert len(found) == len(models)
+
+
+@pytest.mark.parametrize(("name", "changes"), [("cilium", True), ("flannel", False)])
+def test_ebpf_programs_are_part_of_the_models_that_load_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, changes: bool
+) -> None:
+    before = digest.model_digest(builtin()[name])
+    shutil.copytree(digest._LAB / "bpf", tmp_path / "bpf")
+    source = tmp_path / "bpf" / "policy.h"
+    source.write_text(source.read_text() + "#define DENY 1\n")
+    of_programs = digest._of_programs
+    monkeypatch.setattr(digest, "_of_programs", lambda folder: of_programs(tmp_path / "bpf"))
+    assert (digest.model_digest(builtin()[name]) != before) is changes
 
 
 def test_comments_and_docstrings_are_not_the_model_and_code_is() -> None:

@@ -1,5 +1,5 @@
 """The digest of a model's description: the profile's part about the lab, and the program text of
-the builder and of the rules that it is made of.
+the builder, of the rules and of the eBPF programs that it is made of.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cnibench.model.profile import Profile
 
 _PACKAGES = tuple(f"cnibench.clusters.lab.{name}." for name in ("datapaths", "builders", "rules"))
 _LAB = Path(__file__).parents[1]
+_EBPF = "cnibench.clusters.lab.ebpf"
 # No part of a certificate: kube-proxy's rules are the model's on both sides.
 _APART = ("cnibench.clusters.lab.rules.kubeproxy", "cnibench.clusters.lab.rules.entries")
 
@@ -27,8 +28,11 @@ def model_digest(profile: Profile) -> str:
     assert profile.datapath is not None
     builder, _ = builder_of(profile)
     sha = hashlib.sha256(json.dumps(profile.datapath.model_dump(), sort_keys=True).encode())
-    for name in sorted(_modules(builder)):
+    modules = sorted(_modules(builder))
+    for name in modules:
         sha.update(f"{name}\0{_of_module(name)}\0".encode())
+    if any(one.startswith(_EBPF) for name in modules for one in _imports(name)):
+        sha.update(_of_programs(_LAB / "bpf").encode())
     return sha.hexdigest()
 
 
@@ -41,11 +45,27 @@ def _modules(builder: type) -> set[str]:
         if name in found or name in _APART or not name.startswith(_PACKAGES):
             continue
         found.add(name)
-        for node in ast.walk(_tree(name)):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                inner = [f"{node.module}.{one.name}" for one in node.names]
-                waiting += [one for one in (node.module, *inner) if _is_module(one)]
+        waiting += [one for one in _imports(name) if _is_module(one)]
     return found
+
+
+def _imports(name: str) -> Iterator[str]:
+    """The modules that a module imports, and each name in them, which may be a module, too."""
+    for node in ast.walk(_tree(name)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+@cache
+def _of_programs(folder: Path) -> str:
+    """Of the sources of all eBPF programs: a change of one that a model does not load counts, too,
+    comments included.
+    """
+    sha = hashlib.sha256()
+    for path in sorted([*folder.glob("*.c"), *folder.glob("*.h")]):
+        sha.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return sha.hexdigest()
 
 
 def _is_module(name: str) -> bool:
