@@ -15,7 +15,10 @@ def plain(value: object, longest: int = _LONGEST) -> str:
     """One line without control characters, terminal escapes, surrogates or marks that turn the
     direction of writing; cut at ``longest``.
     """
-    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", str(value))
+    text = str(value)
+    if text.isascii() and text.isprintable() and len(text) <= longest:
+        return " ".join(text.split())  # nearly all are so, and reports ask a million times
+    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text)
     kept = " ".join(HIDDEN.sub(lambda match: " " if match[0] in "\n\r\t" else "", text).split())
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 

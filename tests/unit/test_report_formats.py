@@ -164,6 +164,15 @@ def test_escaped_text_is_one_visible_line(text: str) -> None:
     assert not re.search(r"(?<!\\)(\\\\)*\|", _escape.markdown(text))
 
 
+@given(st.text(st.sampled_from("a b\t\n\x1b[1mé\u202e\u00a0~\x7f")), st.integers(2, 12))
+def test_text_that_is_plain_already_is_the_same(text: str, longest: int) -> None:
+    """With and without the short way."""
+    marked = _escape.plain("\u200b" + text, longest)  # a hidden mark, which has no short way
+    assert _escape.plain(text, longest) == marked
+    assert _escape.plain(marked, longest) == marked
+    assert len(marked) <= longest
+
+
 def test_csv_and_parquet_hold_the_same_rows(many: Analysis, tmp_path: Path) -> None:
     table = list(csv.DictReader(io.StringIO(providers("reports")["csv"].render(many))))
     file = tmp_path / "report.parquet"
