@@ -239,7 +239,7 @@ def test_no_rule_is_lost_that_is_added_meanwhile(tool: str, machine: BareMachine
     machine.on(f"for n in $(seq 300); do {tool} -w -N KUBE-SEP-$(printf %016d $n); done")
     machine.background(
         f"n=0; while :; do n=$((n + 1)); {tool} -w -A INPUT -s 203.0.113.1 -p tcp --dport $n"
-        " -j ACCEPT && echo $n >>/tmp/added; done"
+        " -j ACCEPT && echo $n >>/tmp/added; sleep 0.02; done"
     )
     put_back(machine)
     machine.on("kill $(pgrep -f -- '--dport|while :') 2>/dev/null; sleep 0.5", check=False)

@@ -58,7 +58,8 @@ remove_rules() {
       iptables_rules >"$D/now"
       removal "$tool" >"$D/removal"
       [ -s "$D/removal" ] || break
-      "$tool-restore" --noflush --wait 20 <"$D/removal" 2>"$D/removal.log" && break
+      # Without a limit that of nftables starts again for as long as others change rules faster.
+      timeout 20 "$tool-restore" --noflush --wait 20 <"$D/removal" 2>"$D/removal.log" && break
     done
     iptables_rules >"$D/now"
     [ -z "$(removal "$tool")" ] || problem "rules of $tool stay: $(head -n 1 "$D/removal.log")"
