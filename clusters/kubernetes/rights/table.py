@@ -41,8 +41,12 @@ _KINDS = "which kinds of objects the API server has"
 _MODE = "the mode of the CNI may be unknown"
 _VERSION = "the version of the CNI may be unknown"
 _LEFT = "cnibench clean does not find what was left"
-_STANDING = "which NetworkPolicies keep measured Pods from each other"
-_UNNAMED = "a NetworkPolicy that keeps measured Pods from each other is not named"
+_POLICIES = Right(
+    "networkpolicies.networking.k8s.io",
+    ("list",),
+    "which NetworkPolicies keep measured Pods from each other",
+    without="a NetworkPolicy that keeps measured Pods from each other is not named",
+)
 _OWN_POLICIES = "policies of the CNI's own kind, a condition of plans"
 
 _QUESTIONS = (
@@ -153,7 +157,7 @@ _OWN = (
         "why a Pod does not start",
         without="messages about a Pod that does not start say less",
     ),
-    Right("networkpolicies.networking.k8s.io", ("list",), _STANDING, without=_UNNAMED),
+    _POLICIES,
     Right("secrets", ("get", *_APPLY), "the copy of --pull-secret", use="pull-secret"),
     Right(
         "services",
@@ -213,11 +217,8 @@ _NAMESPACE = (
     Right(
         "pods", ("create", "get", "list", "watch", "delete"), "the measured Pods", level="namespace"
     ),
-    *(
-        replace(one, level="namespace")
-        for one in _OWN
-        if one.resource in ("pods/exec", "events") or one.why == _STANDING
-    ),
+    *(replace(one, level="namespace") for one in _OWN if one.resource in ("pods/exec", "events")),
+    replace(_POLICIES, level="namespace"),
 )
 TABLE: tuple[Right, ...] = (*_NAMESPACE, *_QUESTIONS, *_CLUSTER, *_OWN, *_INSTALL)
 
