@@ -10,11 +10,14 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.samples.stream import Line
 from cnibench.analysis.text.coarse_latencies import coarse_latencies
 from cnibench.errors import MeasureError
+from cnibench.model.profile import mistakes
+from cnibench.registry import provider
 from cnibench.workloads.tcp_latency import parse
 from tests._each_workload import values
 
@@ -86,3 +89,9 @@ def test_whole_microseconds_are_said_where_they_are_coarse(
     assert len(notes) == len(said)
     assert all(words in note for words, note in zip(said, notes, strict=True))
     assert coarse_latencies([mean]) == []
+
+
+def test_a_limit_of_a_parameter_is_shown_with_all_its_digits() -> None:
+    with pytest.raises(ValidationError) as refused:
+        provider("workloads", "tcp-latency").params({"size": "2M"})
+    assert mistakes(refused.value) == {"size": ["expected at most 1048576, got 2097152"]}

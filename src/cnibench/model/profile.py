@@ -281,7 +281,9 @@ def _expected(item: Mapping[str, Any]) -> str:
         ("lt", "less than"),
     ):
         if kind in limits:
-            return f"expected {words} {limits[kind]:g}, got {item['input']}"
+            limit = limits[kind]
+            shown = f"{limit:.0f}" if limit == round(limit) else f"{limit:g}"
+            return f"expected {words} {shown}, got {item['input']}"
     if item["type"] == "literal_error":
         return f"expected {limits['expected']}, got {item['input']!r}"
     if item["type"] == "extra_forbidden":

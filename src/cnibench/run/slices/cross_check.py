@@ -59,7 +59,7 @@ def cross_checks(
             record["reason"] = record["reason"] or str(busy)
         elif not _is_here(ended) and value.left_out > _DISTURBED * value.rounds:
             record["reason"] = record["reason"] or (
-                f"{value.left_out} of {value.rounds} slices were disturbed: so may its window be"
+                f"{value.left_out} of {value.rounds} slices were disturbed, and the window may be"
             )
         elif _priority(ended) == "real-time" and not _is_here(ended):
             record["tool_priority"] = "normal"
