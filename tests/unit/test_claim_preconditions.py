@@ -11,6 +11,7 @@ import pytest
 
 from cnibench.analysis import Analysis, analyse
 from cnibench.claims.evaluate import judgement
+from cnibench.claims.model import Preconditions
 from cnibench.model.cell import Cell
 from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.reader import RunReader
@@ -25,6 +26,13 @@ from tests.unit._runs import edited, synthetic
         ({"wire": ["nic"]}, {}, {}),
         ({"fidelity": ["cni"]}, {}, {}),
         ({"testbed": ["cluster"]}, {}, {}),
+        ({"mtu": [9000]}, {}, {}),
+        ({"mtu": [1500]}, {"mtu": 0}, {}),
+        (
+            {"conditions": {"offload.pods": ["default"]}},
+            {"params": {"offload.pods": "tso-off"}},
+            {},
+        ),
         ({"cpu": "E5-2640 v4"}, {}, {}),
         ({"kernel": "4.10"}, {}, {}),
         ({"releases": "those of 2020"}, {}, {}),
@@ -46,7 +54,14 @@ def test_unmet_preconditions_judge_nothing_and_show_ours(
 
 
 def test_met_preconditions_judge(empty_analysis: Analysis) -> None:
-    met = {"wire_offload": ["vxlan"], "testbed": ["lab"], "cpu": "synthetic", "kernel": "6.1"}
+    met = {
+        "wire_offload": ["vxlan"],
+        "testbed": ["lab"],
+        "mtu": [9000, 1500],
+        "conditions": {"offload.pods": ["tso-on", "default"]},
+        "cpu": "synthetic",
+        "kernel": "6.1",
+    }
     one = claim(kind="order", higher=["cilium"], lower=["flannel"], preconditions=met)
     assert (
         verdict(
@@ -54,6 +69,20 @@ def test_met_preconditions_judge(empty_analysis: Analysis) -> None:
         ).verdict
         == "holds"
     )
+
+
+def test_a_study_has_preconditions_of_all_its_claims(empty_analysis: Analysis) -> None:
+    """Makowski's links had an MTU of 9000; a claim's own value takes the place of the study's."""
+    rows = [result("cilium", values(12)), result("flannel", values(10, seed=2))]
+    measured = msgspec.structs.replace(empty_analysis, results=rows)
+    about: dict[str, Any] = {"kind": "order", "higher": ["cilium"], "lower": ["flannel"]}
+    for own, expected in (({}, "not-testable-here"), ({"mtu": [1500]}, "holds")):
+        one = claim(**about, preconditions=own)
+        asks = study(one).model_copy(update={"preconditions": Preconditions(mtu=(9000,))})
+        said = judgement(asks, one, measured)
+        assert said.verdict == expected
+        if not own:
+            assert said.reason == "not tested here: the MTU is 1500 B, the claim is about 9000 B"
 
 
 def test_an_emulated_vm_still_counts_rules(empty_analysis: Analysis) -> None:

@@ -26,6 +26,7 @@ PARTS = ("bridge", "fib", "ip-forward", "netfilter", "conntrack", "ebpf", "veth"
 NOT_MEASURED = {
     "multi-no-penalty-slides": "the study was tested up to 200 entries, and so is the plan",
     "scale-sharp-drop": "more than 100 connections saturate two cores",
+    "scale-latency-rises": "as scale-sharp-drop",
     "memory-small": "of workloads without load, on clusters",
     "memory-small-range": "as memory-small",
     "memory-large-range": "as memory-small",

@@ -67,7 +67,7 @@ def _of_places(study: Study, claim: Claim, found: list[Place], analysis: Analysi
     fit: list[tuple[Outcome, str, Place]] = []
     unmet = ""
     for place in found:
-        lacks = [*_lacking(claim.preconditions, place, analysis), *_emulated(claim, analysis)]
+        lacks = [*_lacking(study.asked(claim), place, analysis), *_emulated(claim, analysis)]
         if lacks:
             unmet = unmet or "; ".join(lacks)
         elif _speaks(claim, place):
@@ -107,12 +107,19 @@ def _speaks(claim: Claim, place: Place) -> bool:
 def _lacking(asked: Preconditions, place: Place, analysis: Analysis) -> Iterator[str]:
     """What of the preconditions is not fulfilled, in words."""
     for one in PLACE:
-        wanted = getattr(asked, one.name, ())
+        wanted = [one.words(value) for value in getattr(asked, one.name, ())]
         have = one.words(place.conditions.get(one.name))
         if wanted and have not in wanted:
             yield (
                 f"not tested here: the {one.title} is {have}, the claim is about"
                 f" {' or '.join(wanted)}"
+            )
+    for name, values in asked.conditions.items():
+        value = place.conditions["params"].get(name, "default")
+        if value not in values:
+            yield (
+                f"not tested here: the condition {name} is {value}, the claim is about"
+                f" {' or '.join(values)}"
             )
     kinds = sorted({one.fidelity for one in place.series.values()} - {"baseline"})
     if asked.fidelity and (not kinds or any(kind not in asked.fidelity for kind in kinds)):

@@ -59,6 +59,11 @@ class Preconditions(Strict):
         default=(), description="the offload model of the wire; of a NIC: what it offloads"
     )
     fidelity: Names = ()
+    mtu: tuple[int, ...] = Field(default=(), description="MTU between the nodes, in bytes")
+    conditions: dict[str, Names] = Field(
+        default={},
+        description="what a condition of the cell must be; default: the cell does not set it",
+    )
     cycles: Literal["", "pmu"] = Field(default="", description="pmu: estimated cycles will not do")
     cpu: str = Field(
         default="", description="part of the CPU model's name: absolute figures belong to a machine"
@@ -169,6 +174,10 @@ class Study(Strict):
     authors: str
     published: str
     url: str = ""
+    preconditions: Preconditions = Field(
+        default=Preconditions(),
+        description="of all claims; a claim's own values take the place of these",
+    )
     claims: tuple[Claim, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -179,6 +188,13 @@ class Study(Strict):
         if unknown := [one for claim in self.claims for one in claim.contradicts if one not in ids]:
             raise ValueError(f"there is no claim {unknown[0]} to contradict")
         return self
+
+    def asked(self, claim: Claim) -> Preconditions:
+        """The preconditions of one of its claims, those of the whole study included."""
+        own = claim.preconditions
+        return self.preconditions.model_copy(
+            update={name: getattr(own, name) for name in own.model_fields_set}
+        )
 
 
 def read_study(path: Path) -> Study:
