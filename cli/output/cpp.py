@@ -116,14 +116,13 @@ def _bars(groups: Sequence[Group], names: Taxonomy) -> None:
     """
     from rich.text import Text
 
-    from cnibench.cpp.flamegraph import PALETTE
+    from cnibench.cpp import colors
 
     shown = [*names.components, *_others(groups, names), _SMALL]
     letters = {
         name: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[n % 52]
         for n, name in enumerate(shown)
     }
-    colors = {name: f"black on {PALETTE[n % len(PALETTE)]}" for n, name in enumerate(shown)}
     longest, width = max(group.total for group in groups), max(len(group.label) for group in groups)
     out, used = console(), set()
     for group in groups:
@@ -132,7 +131,7 @@ def _bars(groups: Sequence[Group], names: Taxonomy) -> None:
             _parts(group, names), group.total, round(_BAR * group.total / longest)
         ).items():
             if length:
-                line.append(letters[name] * length, colors[name])
+                line.append(letters[name] * length, f"black on {colors.color(name)}")
                 used.add(name)
         line.append(f" {group.total:.0f}")
         out.print(line)

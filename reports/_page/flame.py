@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from cnibench.cpp import flamegraph, taxonomy
-from cnibench.cpp.flamegraph import Tree, component_color
+from cnibench.cpp import colors, flamegraph, taxonomy
+from cnibench.cpp.flamegraph import Tree
 
 _HERE = Path(__file__).parent
 _ASSETS = ("flame.js", "flame.css")
@@ -60,10 +60,9 @@ def flame_page(
     Raises MeasureError where there is none.
     """
     known = taxonomy.load()
-    order = list(known.components)
     title = f"{label}{against and ' against '}{against}, {where}: cycles per packet ({source})"
     svg = (
-        flamegraph.draw(tree, title, lambda one: component_color(known.component(one), order))
+        flamegraph.draw(tree, title, lambda one: colors.color(known.component(one)))
         if base is None
         else flamegraph.draw_difference(base, tree, title)
     )
@@ -99,10 +98,11 @@ def _functions(tree: Tree) -> tuple[dict[str, float], dict[str, float]]:
 def _legend(tree: Tree, known: taxonomy.Taxonomy) -> list[tuple[str, str, float]]:
     cycles: dict[str, float] = {}
     for path, amount in tree.items():
-        name = known.nearest(path[::-1]) or "unclassified"
+        name = known.nearest(path[::-1]) or colors.UNCLASSIFIED
         cycles[name] = cycles.get(name, 0.0) + amount
-    order = list(known.components)
+    unclassified = cycles.pop(colors.UNCLASSIFIED, 0.0)
+    shown = colors.grouped(cycles, unclassified)
     return [
-        (name, component_color(name, order), amount)
-        for name, amount in sorted(cycles.items(), key=lambda item: -item[1])
+        (name, colors.color(name), amount)
+        for name, amount in sorted(shown.items(), key=lambda item: -item[1])
     ]

@@ -15,6 +15,7 @@ from cnibench.analysis.trend.model import Series, Trend
 from cnibench.errors import CnibenchError, InputError
 from cnibench.model.metrics import METRICS
 from cnibench.reports._escape import plain
+from cnibench.reports._looks import Look, looks
 from cnibench.reports._numbers import Scale
 from cnibench.reports._trend import document
 from cnibench.reports.board.repository import Found
@@ -78,13 +79,14 @@ def of(folder: Path, found: Sequence[Found]) -> History:
     """
     testbed = found[0].testbed
     with ExitStack() as stack:
-        readers = [stack.enter_context(unpacked(_files(folder, one))) for one in found]
+        readers = [RunReader(stack.enter_context(unpacked(_files(folder, one)))) for one in found]
+        profiles = {label: one for run in readers for label, one in run.plan.profiles.items()}
         try:
-            shown = trend([RunReader(path) for path in readers], allow_different=True)
+            shown = trend(readers, allow_different=True)
         except CnibenchError as error:
             runs = [one.verified.run for one in found]
             return History(testbed, runs, error.message, [], None, [], [])
-    return _history(testbed, shown)
+    return _history(testbed, shown, profiles)
 
 
 def _files(folder: Path, one: Found) -> dict[str, bytes]:
@@ -95,13 +97,14 @@ def _files(folder: Path, one: Found) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if name != container.CONTENTS}
 
 
-def _history(testbed: str, shown: Trend) -> History:
+def _history(testbed: str, shown: Trend, profiles: Mapping[str, Any]) -> History:
     titled = document(shown).sections
     first, rest = titled[0], [one for one in titled[1:] if one.title != "Notes"]
     places: dict[str, list[Series]] = {}
     for name, one in zip(named(shown.series, describe), shown.series, strict=True):
         places.setdefault(name, []).append(one)
-    labels = list(dict.fromkeys(one.label for one in shown.series))
+    known = looks({one.label: profiles.get(one.label, {}) for one in shown.series})
+    alike = {plain(label, _LONGEST): look for label, look in known.items()}
     return History(
         testbed=testbed,
         runs=[run.id for run in shown.runs],
@@ -109,14 +112,14 @@ def _history(testbed: str, shown: Trend) -> History:
         summary=list(shown.summary),
         changes=first.tables[0] if first.tables else None,
         places=[
-            Place(section, _picture(name, here, labels))
+            Place(section, _picture(name, here, alike))
             for section, (name, here) in zip(rest, places.items(), strict=True)
         ],
         notes=list(shown.notes),
     )
 
 
-def _picture(name: str, here: Sequence[Series], labels: Sequence[str]) -> str:
+def _picture(name: str, here: Sequence[Series], known: Mapping[str, Look]) -> str:
     """A line for each CNI, broken where its level changed."""
     first = here[0]
     scale = Scale.of([point.estimate for one in here for point in one.points], first.unit)
@@ -144,12 +147,7 @@ def _picture(name: str, here: Sequence[Series], labels: Sequence[str]) -> str:
         return ""
     title = f"{plain(name, _LONGEST)}: {metric}"
     spec = specs.lines(
-        rows,
-        [plain(label, _LONGEST) for label in labels],
-        "start of the run",
-        f"{metric}{scale.heading()}",
-        time=True,
-        zero=False,
+        rows, known, "start of the run", f"{metric}{scale.heading()}", time=True, zero=False
     )
     about = f"{title}, a line for each CNI and level, a band for the 95 % interval."
     chart = Chart(title, about, spec, Table([], [], False))

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cnibench.cpp import colors
+from cnibench.model.profile import builtin
+from cnibench.reports._looks import Look, looks
 from cnibench.reports.reproduction.numbers import number
 from cnibench.reports.reproduction.tables import table
 from cnibench.reports.site.figures import specs
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.figures.specs import Row, Spec
-from cnibench.reproduction import Panel, Point
+from cnibench.reproduction import Panel, Point, Series
 
 HERE, PUBLISHED = "measured here", "published"
-OTHERS = "other components"
-# The studies' figures have more parts and lines than the site's charts have colours.
-_MORE = ("#004466", "#7A4B00")
-_PARTS = (*specs.SHADES[:-1], *_MORE)
-_LINES = (*specs.SHADES[:-2], specs.GREY, *_MORE)
 _ROW = 30  # pixels a bar
 _MARK = {"type": "point", "shape": "diamond", "filled": True, "size": 110, "opacity": 1}
 _VALID = {"filter": "isValid(datum.published)"}
@@ -42,8 +40,8 @@ def _key(panel: Panel) -> str:
     if panel.kind == "shares":
         return "Medians over the blocks of the percentiles 50, 90 and 99"
     return (
-        "Line and band: median here, with its interval; diamond: published; dashed: a level that"
-        " the study gives without its place"
+        "Line and band: median here, with its interval; diamond: published; thin and dotted: a"
+        " level that the study gives without its place"
     )
 
 
@@ -139,16 +137,16 @@ def _lines(panel: Panel, found: Sequence[Point]) -> Spec:
         if one.level
         for value in sorted({one.level.low, one.level.high})
     ]
-    labels = [one.name for one in panel.series]
-    spec = _coloured(specs.lines([*rows, *levels], labels, panel.x, panel.y), labels)
-    spec["layer"][-1]["transform"] = [{"filter": "isValid(datum.y)"}]
+    spec = specs.lines([*rows, *levels], _looks(panel), panel.x, panel.y)
+    for layer in spec["layer"][-2:]:
+        layer["transform"] = [{"filter": "isValid(datum.y)"}]
     across, up, color = (spec["layer"][-1]["encoding"][key] for key in ("x", "y", "color"))
     if any(one.published for one in found):
         encoding = {"x": across, "y": {**up, "field": "published"}, "color": color}
         spec["layer"].append({"transform": [_VALID], "mark": _MARK, "encoding": encoding})
     if levels:
         encoding = {"y": {**up, "field": "level"}, "color": color}
-        mark = {"type": "rule", "strokeDash": [3, 4], "strokeWidth": 1.5}
+        mark = {"type": "rule", "strokeDash": [1, 4], "strokeWidth": 1}
         filtered = [{"filter": "isValid(datum.level)"}]
         spec["layer"].append({"transform": filtered, "mark": mark, "encoding": encoding})
     return spec
@@ -160,14 +158,14 @@ def _parts(panel: Panel, found: Sequence[Point]) -> Spec:
         mine = [point for point in found if point.series == one.name]
         ours = {str(point.at): point.ours for point in mine if point.ours is not None}
         total = ours.pop("", 0.0)
-        for name, value in [*ours.items(), (OTHERS, total - sum(ours.values()))]:
+        for name, value in [*ours.items(), (colors.OTHER, total - sum(ours.values()))]:
             rows += _part(f"{one.name}, here", name, value)
         for point in mine:
             if point.published:
                 said = f"{one.name}, published"
                 rows += _part(said, str(point.at), point.published.middle)
-    parts = [*panel.components, OTHERS]
-    return specs.stacked(rows, parts, panel.y, [*_PARTS[: len(parts) - 1], specs.GREY])
+    parts = {name: colors.color(ours[0]) for name, ours in panel.components.items()}
+    return specs.stacked(rows, {**parts, colors.OTHER: colors.color(colors.OTHER)}, panel.y)
 
 
 def _part(profile: str, part: str, value: float) -> list[Row]:
@@ -181,19 +179,19 @@ def _shares(panel: Panel, found: Sequence[Point]) -> Spec:
         for one in found
         if one.ours is not None
     ]
-    labels = [one.name for one in panel.series]
-    return _coloured(specs.lines(rows, labels, panel.x, panel.y), labels)
+    return specs.lines(rows, _looks(panel), panel.x, panel.y)
 
 
-def _coloured(spec: Spec, labels: Sequence[str]) -> Spec:
-    """The lines in as many colours as they are, without dashes: the legend does not show them."""
-    shades = dict(zip(labels, _LINES, strict=False))
-    for layer in spec["layer"]:
-        color = layer["encoding"]["color"]
-        here = color["scale"]["domain"]
-        color["scale"] = {"domain": here, "range": [shades[name] for name in here]}
-        layer["encoding"].pop("strokeDash", None)
-    return spec
+def _looks(panel: Panel) -> dict[str, Look]:
+    """Each series looks like its profile on a site; a second one of that profile like another mode
+    of the CNI.
+    """
+    shipped = builtin()
+    keys: dict[str, Series] = {}
+    for one in panel.series:
+        keys[one.name if one.profile in keys else one.profile] = one
+    cnis = {key: {"cni": shipped[one.profile].cni} for key, one in keys.items()}
+    return {keys[key].name: look for key, look in looks(cnis).items()}
 
 
 _KINDS = {"bars": _bars, "lines": _lines, "parts": _parts, "shares": _shares}

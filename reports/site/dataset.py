@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from cnibench.analysis.comparability import environments
 from cnibench.analysis.model import Analysis, Where
 from cnibench.analysis.samples.series import gather
 from cnibench.model import context
+from cnibench.reports._looks import Look, looks
 from cnibench.reports.site.publication.pseudonyms import Pseudonyms
 from cnibench.reports.site.publication.validation import fits
 from cnibench.rundir.reader import RunReader
@@ -62,16 +64,10 @@ class Material:
             | {label for label, profile in self.profiles.items() if profile.get("cni") == "none"}
         )
 
-    @property
-    def components(self) -> list[str]:
-        """Components of all cycles, the largest share of a packet anywhere first: each has one
-        colour on the whole site.
-        """
-        largest: dict[str, float] = {}
-        for row in self.analysis.cpp:
-            for name, value in row.components.items():
-                largest[name] = max(largest.get(name, 0.0), value / row.total if row.total else 0.0)
-        return sorted(largest, key=lambda name: -largest[name])
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """What each profile looks like in the charts of the site."""
+        return looks({label: self.profiles.get(label, {}) for label in self.analysis.labels})
 
     def of(self, name: str, where: Where) -> list[Record]:
         """The records of that file that belong to a place."""

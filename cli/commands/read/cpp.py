@@ -175,7 +175,7 @@ def _flamegraph(
     names: Taxonomy,
     path: Path,
 ) -> None:
-    from cnibench.cpp import flamegraph, summary
+    from cnibench.cpp import colors, flamegraph, summary
 
     if pairs:
         if len(pairs) > 1:
@@ -199,13 +199,11 @@ def _flamegraph(
                 "choose with --cni, --placement and --workload",
             )
         group = chosen[0]
-        order = list(names.components)
-
         title = f"{group.label}, {group.title}: cycles per packet ({group.source})"
         text = flamegraph.draw(
             summary.trees(reader, group, names),
             title,
-            lambda one: flamegraph.component_color(names.component(one), order),
+            lambda one: colors.color(names.component(one)),
         )
     try:
         path.write_text(text)

@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import math
-
+from cnibench.cpp import colors
+from cnibench.cpp.colors import UNCLASSIFIED
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.figures import specs
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.places import Place
 
-_PARTS = 6  # components with a colour of their own
-OTHERS, UNCLASSIFIED = "other components", "unclassified"
 
-
-def chart(material: Material, place: Place) -> Chart | None:
+def chart(_: Material, place: Place) -> Chart | None:
     """Cycles per packet by component, stacked, the cheapest first."""
     if not place.cycles:
         return None
     found = sorted(place.cycles, key=lambda row: row.total)
-    names = dict.fromkeys(name for row in found for name in row.components)
-    common = material.components[:_PARTS]
-    largest = sorted(
-        names, key=lambda name: (name not in common, common.index(name) if name in common else 0)
-    )
-    shown, rest = (
-        [name for name in largest if name in common],
-        [name for name in largest if name not in common],
-    )
-    rows = []
-    for row in found:
-        values = {name: row.components.get(name, 0.0) for name in shown}
-        values[OTHERS] = math.fsum(row.components.get(name, 0.0) for name in rest)
-        values[UNCLASSIFIED] = row.unclassified
-        rows += [
-            {"profile": row.label, "part": name, "value": value, "shown": f"{value:.0f}"}
-            for name, value in values.items()
-            if value
-        ]
+    rows = [
+        {"profile": row.label, "part": name, "value": value, "shown": f"{value:.0f}"}
+        for row in found
+        for name, value in colors.grouped(row.components, row.unclassified).items()
+    ]
+    met = {row["part"] for row in rows}
+    parts = {name: colors.color(name) for name in colors.stacking() if name in met}
+    largest = {
+        name: max(row.components.get(name, 0.0) for row in found)
+        for name in sorted({name for row in found for name in row.components})
+    }
+    names = sorted(largest, key=lambda name: -largest[name])
     estimated = any(row.cycles_source == "estimated" for row in found)
     axis = "cycles per packet" + (" (estimated)" if estimated else "")
-    heads = ["profile", "total", *largest, UNCLASSIFIED]
+    heads = ["profile", "total", *names, UNCLASSIFIED]
     table = [
         [
             row.label,
             f"{row.total:.0f}",
-            *(f"{row.components.get(name, 0.0):.1f}" for name in largest),
+            *(f"{row.components.get(name, 0.0):.1f}" for name in names),
             f"{row.unclassified:.1f}",
         ]
         for row in found
@@ -59,11 +49,10 @@ def chart(material: Material, place: Place) -> Chart | None:
     ]
     if estimated:
         notes.append("cycles: estimated from the CPU clock, this machine gives no cycle counter")
-    parts = [*shown, *([OTHERS] if rest else []), UNCLASSIFIED]
-    colors = (specs.BLUE, specs.ORANGE, specs.GREEN, specs.VERMILION, specs.SKY, specs.PINK)
-    shades = [colors[common.index(name)] for name in shown]
-    shades += [*([specs.YELLOW] if rest else []), specs.GREY]
-    spec = specs.stacked(rows, parts, axis, shades)
     return Chart(
-        f"{place.title}: {axis} by component", about, spec, Table(heads, table), tuple(notes)
+        f"{place.title}: {axis} by component",
+        about,
+        specs.stacked(rows, parts, axis),
+        Table(heads, table),
+        tuple(notes),
     )

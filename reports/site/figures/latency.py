@@ -60,7 +60,7 @@ def distribution(material: Material, place: Place) -> Chart | None:
     title = f"{place.title}: distribution of latency"
     spec = specs.lines(
         rows,
-        material.analysis.labels,
+        material.looks,
         "latency, us" + (" (log scale)" if log else ""),
         "share of requests",
         log=log,
@@ -116,7 +116,7 @@ def percentiles(material: Material, place: Place) -> Chart | None:
     about = (
         f"{title}, a line a profile, with intervals of the median over the blocks. Lower is better."
     )
-    spec = specs.lines(rows, material.analysis.labels, "percentile", f"latency, {scale.unit}")
+    spec = specs.lines(rows, material.looks, "percentile", f"latency, {scale.unit}")
     return Chart(
         title,
         about,

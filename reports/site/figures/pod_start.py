@@ -50,7 +50,7 @@ def chart(material: Material, place: Place) -> Chart | None:
         shown = [human(steps[name], "s") if name in steps else "-" for name in names]
         table.append([label, str(len(lots[label])), human(sum(steps.values()), "s"), *shown])
     title = f"{place.title}: steps of a Pod's start"
-    spec = specs.stacked(rows, names, f"time, {scale.unit}", [shade[name] for name in names])
+    spec = specs.stacked(rows, {name: shade[name] for name in names}, f"time, {scale.unit}")
     return Chart(
         title,
         f"{title}, a bar a profile.",

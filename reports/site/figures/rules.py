@@ -59,11 +59,10 @@ def chart(material: Material, place: Place) -> Chart | None:
     title = f"{place.title}: rules that one packet meets"
     met = {bar["part"] for bar in bars}
     hooks = [*(hook for hook in _HOOKS if hook in met), *sorted(met.difference(_HOOKS))]
-    shades = [
-        specs.SHADES[(_HOOKS.index(hook) if hook in _HOOKS else len(_HOOKS)) % len(specs.SHADES)]
-        for hook in hooks
-    ]
-    spec = specs.stacked(bars, hooks, "rules compared with the packet", shades)
+    shades = {
+        hook: specs.SHADES[_HOOKS.index(hook) if hook in _HOOKS else len(_HOOKS)] for hook in hooks
+    }
+    spec = specs.stacked(bars, shades, "rules compared with the packet")
     about = (
         f"{title}, by netfilter hook, both nodes together. The fewest has {found[0]['label']} with"
         f" {found[0]['rules']}."

@@ -58,7 +58,7 @@ def chart(material: Material, place: Place) -> Chart | None:
         " most of them."
     )
     spec = specs.lines(
-        rows, material.analysis.labels, "time, s", f"{place.metric}{scale.heading()}", points=False
+        rows, material.looks, "time, s", f"{place.metric}{scale.heading()}", points=False
     )
     return Chart(
         title,

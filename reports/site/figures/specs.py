@@ -1,15 +1,17 @@
 """Vega-Lite specifications of the charts: pure functions from rows to a specification, the data
 inside.
 
-Colours are those of Okabe and Ito (2008), which people with any common colour blindness tell apart;
-black, which a dark page swallows, is grey here. Beyond seven profiles lines differ by their dashes
-as well. A field named ``profile`` is what the page's filter works on.
+A component has the colour that the taxonomy gives it, a CNI that of ``_looks``; other things have
+those of Okabe and Ito (2008), which people with any common colour blindness tell apart. A field
+named ``profile`` is what the page's filter works on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from cnibench.reports._looks import Look
 
 Spec = dict[str, Any]
 Row = Mapping[str, Any]
@@ -25,9 +27,9 @@ BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
     "#999999",
 )
 SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the parts of a stacked bar
-_LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, GREY)
-_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+NOBODY, OPEN = "#7a7a7a", "#b07c00"  # no difference, and what is not decided
 _ROW = 30  # pixels a bar
+_SIDES = ("triangle-right", "triangle-left", "circle", "cross")
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
 POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decided", "failed often")
@@ -47,7 +49,7 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
         _tip("group", "group"),
     ]
     bars = {
-        "mark": {"type": "bar", "height": {"band": 0.72}},
+        "mark": {"type": "bar", "style": "part", "height": {"band": 0.72}},
         "encoding": {
             "y": y,
             "x": {
@@ -81,12 +83,11 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
     )
 
 
-def stacked(
-    rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequence[str] = ()
-) -> Spec:
-    """One bar a ``profile`` out of ``value`` of each ``part``, in the order of ``parts``."""
+def stacked(rows: Sequence[Row], parts: Mapping[str, str], axis: str) -> Spec:
+    """One bar a ``profile`` out of ``value`` of each ``part``, in the order of ``parts``, which are
+    their colours.
+    """
     order = list(dict.fromkeys(row["profile"] for row in rows))
-    shades = list(colors) or [SHADES[i % len(SHADES)] for i in range(len(parts))]
     encoding = {
         "y": {"field": "profile", "type": "nominal", "sort": order, "title": None},
         "x": {
@@ -96,7 +97,7 @@ def stacked(
             "stack": "zero",
             "axis": _TICKS,
         },
-        "color": _color("part", parts, shades, parts),
+        "color": _color("part", list(parts), list(parts.values()), list(parts)),
         "order": {"field": "rank", "type": "quantitative"},
         "tooltip": [_tip("profile"), _tip("part"), _tip("shown", axis)],
     }
@@ -114,7 +115,7 @@ def stacked(
 
 def lines(
     rows: Sequence[Row],
-    labels: Sequence[str],
+    looks: Mapping[str, Look],
     x: str,
     y: str,
     *,
@@ -124,12 +125,9 @@ def lines(
     zero: bool = True,
 ) -> Spec:
     """A line a ``profile`` through ``x`` and ``y``, a band from ``low`` to ``high`` where rows have
-    one; ``labels`` fix colours.
+    one; ``looks`` are those of all profiles.
     """
-    here = [label for label in labels if any(row["profile"] == label for row in rows)]
-    place = {label: i for i, label in enumerate(labels)}
-    shades = [_LINES[place[label] % len(_LINES)] for label in here]
-    dashes = [_DASHES[place[label] // len(_LINES) % len(_DASHES)] for label in here]
+    here = [label for label in looks if any(row["profile"] == label for row in rows)]
     across: Spec = {
         "field": "x",
         "type": "temporal" if time else "quantitative",
@@ -139,7 +137,8 @@ def lines(
     if log:
         across["scale"] = {"type": "log", "nice": False}
     up = {"type": "quantitative", "title": y, "scale": {"zero": zero}}
-    color = _color("profile", here, shades, here)
+    color = _color("profile", here, [looks[label].color for label in here], here)
+    color["legend"] |= {"symbolType": "stroke", "symbolSize": 900, "symbolStrokeWidth": 2}
     band = {
         "transform": [{"filter": _BOTH}],
         "mark": {"type": "area", "opacity": 0.2},
@@ -151,29 +150,45 @@ def lines(
             "detail": {"field": "line", "type": "nominal"},
         },
     }
-    line = {
-        "mark": {"type": "line", "point": points, "strokeWidth": 2},
+    dashes = [list(looks[label].dash) for label in here]
+    place = {"x": across, "y": {"field": "y", **up}, "color": color}
+    line: Spec = {
+        "mark": {"type": "line", "strokeWidth": 2},
         "encoding": {
-            "x": across,
-            "y": {"field": "y", **up},
-            "color": color,
+            **place,
             "detail": {"field": "line", "type": "nominal"},
             "strokeDash": {**color, "scale": {"domain": here, "range": dashes}},
             "tooltip": [_tip("profile"), _tip("shown_x", x), _tip("shown", y)],
         },
     }
-    return _chart(rows, {"layer": [*([band] if _any(rows) else []), line], "height": 300})
+    point = {
+        "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+        "encoding": {
+            **place,
+            "shape": {"field": "shape", "type": "nominal", "scale": None},
+            "tooltip": line["encoding"]["tooltip"],
+        },
+    }
+    layers = [*([band] if _any(rows) else []), line, *([point] if points else [])]
+    marked = [
+        {**row, "shape": looks[row["profile"]].shape} for row in rows if row["profile"] in looks
+    ]
+    return _chart(marked, {"layer": layers, "height": 300})
 
 
-def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str]) -> Spec:
-    """A point at ``ratio``, a line from ``low`` to ``high`` for each ``where``, a rule at 1;
-    ``verdict`` is one of four ``verdicts``.
+def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequence[str]) -> Spec:
+    """A point at ``ratio``, a line from ``low`` to ``high`` for each ``where``, a rule at 1.
+
+    ``verdict`` is one of four ``verdicts``: the first two are for a side each, which ``better``
+    gives the colours of; their marks point at that side.
     """
     order = [row["where"] for row in rows]
     y = {"field": "where", "type": "nominal", "sort": order, "title": None}
     scale = {"type": "log", "nice": False, "padding": 12}
-    color = _color(
-        "verdict", verdicts, (BLUE, VERMILION, GREY, ORANGE), [row["verdict"] for row in rows]
+    said = [row["verdict"] for row in rows]
+    color = _color("verdict", verdicts, (*better, NOBODY, OPEN), said)
+    shape = _color(
+        "verdict", verdicts, ("triangle-right", "triangle-left", "circle", "cross"), said
     )
     tip = [_tip("where"), _tip("shown", axis), _tip("verdict")]
     one = {
@@ -196,8 +211,14 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str]) -> Spec:
         },
     }
     point = {
-        "mark": {"type": "point", "filled": True, "size": 80},
-        "encoding": {"y": y, "x": {"field": "ratio", **across}, "color": color, "tooltip": tip},
+        "mark": {"type": "point", "filled": True, "size": 140, "opacity": 1},
+        "encoding": {
+            "y": y,
+            "x": {"field": "ratio", **across},
+            "color": color,
+            "shape": shape,
+            "tooltip": tip,
+        },
     }
     return _chart(rows, {"layer": [one, span, point], "height": _height(order)})
 

@@ -62,7 +62,7 @@ def _chart(material: Material, name: str, at: dict[float, Place]) -> Chart:
     table = [[label, *(cells.get((label, value), "-") for value in at)] for label in labels]
     spec = specs.lines(
         rows,
-        material.analysis.labels,
+        material.looks,
         f"{name}{' (log scale)' if log else ''}",
         f"{first.metric}{scale.heading()}",
         log=log,

@@ -64,7 +64,7 @@ def _chart(material: Material, words: str, found: Sequence[tuple[str, str, Resul
     title = f"{words}: {metric} over the runs"
     params = ", ".join(f"{key} {value}" for key, value in first.params.items())
     spec = specs.lines(
-        rows, material.analysis.labels, "start of the run", f"{metric}{scale.heading()}", time=True
+        rows, material.looks, "start of the run", f"{metric}{scale.heading()}", time=True
     )
     notes = (
         (

@@ -86,7 +86,7 @@ def versus(
         b,
         _lead(a, b, count),
         Table(heads, rows, False),
-        _chart(a, b, bars, rows),
+        _chart(material, a, b, bars, rows),
         _cycles(material, a, b),
         list(features),
     )
@@ -140,7 +140,7 @@ def _bar(place: Place, pair: Pair, a: str, shown: str, verdict: str) -> dict[str
 
 
 def _chart(
-    a: str, b: str, bars: Sequence[dict[str, object]], rows: Sequence[list[str]]
+    material: Material, a: str, b: str, bars: Sequence[dict[str, object]], rows: Sequence[list[str]]
 ) -> Chart | None:
     if not bars:
         return None
@@ -164,9 +164,9 @@ def _chart(
     table = Table(
         ["where", f"{a} / {b}", "verdict"], [[row[0], row[3], row[6]] for row in rows], False
     )
-    return Chart(
-        title, about, specs.ratios(bars, "times better (log scale)", verdicts), table, notes
-    )
+    colors = [material.looks[one].color for one in (a, b)]
+    spec = specs.ratios(bars, "times better (log scale)", verdicts, colors)
+    return Chart(title, about, spec, table, notes)
 
 
 def _lead(a: str, b: str, count: dict[str, int]) -> str:

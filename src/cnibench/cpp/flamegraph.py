@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
@@ -20,40 +20,6 @@ _SMALLEST = 0.3  # pixels: a narrower frame cannot be seen
 _HEAD = 44
 
 Tree = Mapping[tuple[str, ...], float]
-PALETTE = (
-    "#4e79a7",
-    "#a0cbe8",
-    "#f28e2b",
-    "#ffbe7d",
-    "#59a14f",
-    "#8cd17d",
-    "#b6992d",
-    "#f1ce63",
-    "#499894",
-    "#86bcb6",
-    "#e15759",
-    "#ff9d9a",
-    "#79706e",
-    "#bab0ac",
-    "#d37295",
-    "#fabfd2",
-    "#b07aa1",
-    "#d4a6c8",
-    "#9d7660",
-    "#d7b5a6",
-    "#eeeeee",
-    "#cfd4da",
-)
-
-
-NO_COMPONENT = "#eeeeee"
-
-
-def component_color(component: str | None, components: Sequence[str]) -> str:
-    """That of a component of the taxonomy, the same in every flame graph."""
-    if component not in components:
-        return NO_COMPONENT
-    return PALETTE[components.index(component) % len(PALETTE)]
 
 
 @dataclass

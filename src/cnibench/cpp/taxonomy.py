@@ -24,6 +24,7 @@ _WORDS = {
     list: "a list",
     dict: "keys and values",
 }
+_OPTIONAL = {"color": str, "network": bool, "leaf": list}
 _Loader = getattr(
     yaml, "CSafeLoader", yaml.SafeLoader
 )  # in C where there is one: ten times as fast
@@ -31,11 +32,12 @@ _Loader = getattr(
 
 class Component(NamedTuple):
     """``functions`` and ``leaf`` are names, or beginnings followed by ``*``; ``leaf`` ones count
-    only as the sampled function.
+    only as the sampled function. ``color`` is '' for those that are shown as part of 'other'.
     """
 
     title: str
     functions: tuple[str, ...]
+    color: str = ""
     network: bool = False
     leaf: tuple[str, ...] = ()
 
@@ -149,7 +151,7 @@ def load(path: Path = FILE) -> Taxonomy:
 
 
 def _component(entry: Any, where: str) -> Component:
-    fields = _keys(entry, where, {"title": str, "functions": list}, {"network": bool, "leaf": list})
+    fields = _keys(entry, where, {"title": str, "functions": list}, _OPTIONAL)
     for key in {"functions", "leaf"} & fields.keys():
         if not all(isinstance(name, str) for name in fields[key]):
             raise ValueError(f"{where}.{key}: expected names")
