@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent / "templates"
-_ASSETS = ("site.css", "site.js")
+_ASSETS = ("site.css", "site.js", "tables.js")
 
 
 def build(

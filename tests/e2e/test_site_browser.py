@@ -124,6 +124,51 @@ def test_filters_and_scale_work(visit: Any) -> None:
     assert one.complaints == []
 
 
+def test_an_address_shows_what_was_chosen(visit: Any) -> None:
+    page = visit("index.html").page
+    page.select_option("select[name=placement]", "intra")
+    page.locator("#filters summary").click()
+    page.locator("input[name=profile][value=flannel]").uncheck()
+    address = page.url
+    assert "#placement=intra&" in address
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.locator(".card:visible").count() == 2
+    assert page.locator("#matrix tr[data-profile=flannel]:visible").count() == 0
+    assert "4 profiles" in page.locator("#shown").inner_text()
+    page.select_option("select[name=placement]", "")
+    page.locator("#filters summary").click()
+    page.locator("input[name=profile][value=flannel]").check()
+    assert "#" not in page.url
+    page.goto(address.partition("#")[0] + "#placement=nowhere&profile=")
+    assert page.locator(".card:visible").count() == 4
+    assert page.locator("input[name=profile]:checked").count() == 0
+
+
+def test_a_table_is_copied_as_markdown_and_as_csv(visit: Any) -> None:
+    """What is shown of it, and nothing that another program would take for more than text."""
+    one = visit("index.html")
+    one.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = one.page
+    page.select_option("select[name=placement]", "intra")
+    for name, begins in (
+        ("CSV", '"profile","tcp-rr on one node'),
+        ("Markdown", "| profile | tcp-rr"),
+    ):
+        button = page.get_by_role("button", name=f"Copy as {name}: All profiles by all comparisons")
+        button.click()
+        page.get_by_text(f"copied as {name}").wait_for()
+        text = page.evaluate("navigator.clipboard.readText()")
+        lines = text.strip().splitlines()
+        assert lines[0].startswith(begins)
+        assert "between nodes" not in text
+        assert len(lines) == 6 + (name == "Markdown")
+        if name == "Markdown":
+            assert "<" not in text.replace("\\<", "")
+            assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    assert one.complaints == []
+
+
 def test_it_can_be_used_by_keyboard(visit: Any) -> None:
     page = visit("index.html").page
     page.keyboard.press("Tab")

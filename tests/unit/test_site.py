@@ -81,6 +81,8 @@ def test_the_overview_answers_first_and_says_what_the_figures_are(
         "calico-wp-xsub is in the leading group in all 3 comparisons that could be decided" in lead
     )
     assert "veth-baseline is in the leading group" not in lead
+    assert "These are models of the datapaths, not the CNIs themselves." in lead
+    assert "ewest cycles" not in lead  # a mean without a test names nobody in a headline
     assert lead.count("No recommendation: the wire between the nodes is veth") == 1
     for words in (
         "model of the datapath, not the CNI itself",
@@ -89,6 +91,13 @@ def test_the_overview_answers_first_and_says_what_the_figures_are(
         "testbed lab",
     ):
         assert words in lead
+
+
+def test_studies_with_tested_claims_come_first(whole: tuple[Path, dict[str, Any]]) -> None:
+    """Profiles of qi2021 were measured, and none of bruijn2017, whose name comes first."""
+    text = Page(whole[0] / "claims.html").text
+    first = text[text.index("without them it is not given") :]
+    assert first.index("qi2021") < first.index("bruijn2017")
 
 
 def test_a_workload_has_all_its_charts_with_their_numbers(

@@ -29,6 +29,7 @@ BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
 SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the parts of a stacked bar
 NOBODY, OPEN = "#7a7a7a", "#b07c00"  # no difference, and what is not decided
 _ROW = 30  # pixels a bar
+_LONG = 470  # pixels of a place's name, which differs from others at its end
 _SIDES = ("triangle-right", "triangle-left", "circle", "cross")
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
@@ -183,7 +184,8 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequ
     gives the colours of; their marks point at that side.
     """
     order = [row["where"] for row in rows]
-    y = {"field": "where", "type": "nominal", "sort": order, "title": None}
+    y: Spec = {"field": "where", "type": "nominal", "sort": order, "title": None}
+    y["axis"] = {"labelLimit": _LONG}
     scale = {"type": "log", "nice": False, "padding": 12}
     said = [row["verdict"] for row in rows]
     color = _color("verdict", verdicts, (*better, NOBODY, OPEN), said)
@@ -221,6 +223,38 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequ
         },
     }
     return _chart(rows, {"layer": [one, span, point], "height": _height(order)})
+
+
+def waterfall(rows: Sequence[Row], parts: Mapping[str, str], axis: str) -> Spec:
+    """A bar ``from`` one value ``to`` the next in each row but the first and the last, which are
+    marked ``at`` their values; ``parts`` are colours.
+    """
+    order = [row["where"] for row in rows]
+    y = {"field": "where", "type": "nominal", "sort": order, "title": None}
+    across = {
+        "type": "quantitative",
+        "title": axis,
+        "scale": {"zero": False, "padding": 12},
+        "axis": _TICKS,
+    }
+    color = {**_color("part", list(parts), list(parts.values()), list(parts)), "legend": None}
+    end = {
+        "transform": [{"filter": "isValid(datum.at)"}],
+        "mark": {"type": "tick", "thickness": 5, "size": 22, "opacity": 1},
+        "encoding": {"y": y, "x": {"field": "at", **across}, "color": color},
+    }
+    step = {
+        "transform": [{"filter": "isValid(datum.from)"}],
+        "mark": {"type": "bar", "style": "part", "height": {"band": 0.72}},
+        "encoding": {
+            "y": y,
+            "x": {"field": "from", **across},
+            "x2": {"field": "to"},
+            "color": color,
+            "tooltip": [_tip("where", "component"), _tip("shown", "so far")],
+        },
+    }
+    return _chart(rows, {"layer": [end, step], "height": _height(order)})
 
 
 def _any(rows: Sequence[Row]) -> bool:

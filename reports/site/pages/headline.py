@@ -1,4 +1,4 @@
-"""The first sentence of the overview: which CNI leads, and which needs the fewest cycles."""
+"""The first sentence of the overview: which CNI leads, where that is proven."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cnibench.model.metrics import COUNTED
 from cnibench.reports.site.places import Place
 
 
-def headline(places: Sequence[Place], baselines: frozenset[str]) -> str:
+def headline(places: Sequence[Place]) -> str:
     """The overview's first sentence."""
     places = [one for one in places if one.group.metric not in COUNTED] or list(
         places
@@ -21,7 +21,7 @@ def headline(places: Sequence[Place], baselines: frozenset[str]) -> str:
             return "The results do not support a recommendation; the reasons follow."
         return (
             "Not decided: no CNI is significantly different from the others in a way that helps"
-            f" to choose.{_cost(places, baselines)}"
+            " to choose."
         )
     count: dict[str, int] = {}
     for one in decided:
@@ -40,19 +40,4 @@ def headline(places: Sequence[Place], baselines: frozenset[str]) -> str:
     text = f"{names} {verb} in the leading group {where} that could be decided."
     if undecided:
         text += f" {undecided} remain{'s' * (undecided == 1)} open."
-    return f"{text}{_cost(places, baselines)}"
-
-
-def _cost(places: Sequence[Place], baselines: frozenset[str]) -> str:
-    """Who needs the fewest cycles most often: means over the blocks, without a test."""
-    lots = [[row for row in one.cycles if row.label not in baselines] for one in places]
-    lots = [rows for rows in lots if len(rows) > 1]
-    if not lots:
-        return ""
-    least = [min(rows, key=lambda row: row.total).label for rows in lots]
-    best = max(dict.fromkeys(least), key=least.count)
-    estimated = any(row.cycles_source == "estimated" for rows in lots for row in rows)
-    return (
-        f" Fewest cycles per packet{' (estimated)' * estimated}: {best} in {least.count(best)} of"
-        f" {len(lots)}, by the mean, not tested."
-    )
+    return text

@@ -39,6 +39,18 @@ class Pages:
     versus: list[tuple[Link, Versus]]
     lead: str
 
+    def models(self, *labels: str) -> str:
+        """Says which of the profiles, by default of all, are models; '' where none is."""
+        fidelity = {one.label: one.fidelity for one in self.material.analysis.results}
+        cnis = [one for one in labels or fidelity if fidelity.get(one, "baseline") != "baseline"]
+        found = [one for one in cnis if fidelity[one] == "datapath-model"]
+        if not found:
+            return ""
+        if len(found) == 1:
+            return f"{found[0]} is a model of the datapath, not the CNI itself."
+        who = "These" if found == cnis else ", ".join(found)
+        return f"{who} are models of the datapaths, not the CNIs themselves."
+
     @property
     def views(self) -> list[PlaceView]:
         return [view for page in self.workloads for view in page.views]
@@ -166,7 +178,7 @@ def pages(material: Material) -> Pages:
         profiles,
         over_time,
         against,
-        headline(places, material.baselines),
+        headline(places),
     )
 
 
@@ -181,6 +193,11 @@ def _versus(
     )
     if found.chart is not None:
         found = replace(found, chart=gallery.add(found.chart, "versus", a, b))
+    steps = [
+        replace(step, chart=gallery.add(step.chart, "steps", a, b, str(number)))
+        for number, step in enumerate(found.steps)
+    ]
+    found = replace(found, steps=steps)
     return Link(f"{file}.html", f"{a} or {b}", found.lead), found
 
 

@@ -15,6 +15,7 @@ WORDS = {
     "not-testable-here": "not testable here",
     "not-measured": "not measured",
 }
+_TESTED = ("holds", "does-not-hold", "inconclusive", "by-construction")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Verdict:
 
 
 def verdicts(material: Material) -> dict[str, list[Verdict]]:
-    """Study to its verdicts, those with a verdict first; empty where nothing was measured at
-    all.
+    """Study to its verdicts, those with a verdict first, as are the studies; empty where nothing
+    was measured at all.
     """
     from cnibench.claims import evaluate
 
@@ -71,9 +72,10 @@ def verdicts(material: Material) -> dict[str, list[Verdict]]:
             )
         )
     order = list(WORDS)
+    place = {study: sum(row.verdict in _TESTED for row in rows) for study, rows in found.items()}
     return {
         study: sorted(
-            rows, key=lambda row: order.index(row.verdict) if row.verdict in order else 99
+            found[study], key=lambda row: order.index(row.verdict) if row.verdict in order else 99
         )
-        for study, rows in found.items()
+        for study in sorted(found, key=lambda study: -place[study])
     }

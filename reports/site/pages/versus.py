@@ -18,7 +18,7 @@ from cnibench.reports._numbers import p_value
 from cnibench.reports.document.comparison import ratio
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
-from cnibench.reports.site.figures import specs
+from cnibench.reports.site.figures import specs, waterfall
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.places import FAILED_OFTEN, Place
 
@@ -32,6 +32,14 @@ _MEANING = {
 
 
 @dataclass(frozen=True)
+class Steps:
+    """Where the difference in cycles per packet is, in words and as a chart."""
+
+    sentence: str
+    chart: Chart
+
+
+@dataclass(frozen=True)
 class Versus:
     """``figures`` has each place's main metric; ``lead`` says in a sentence who is ahead where."""
 
@@ -41,6 +49,7 @@ class Versus:
     figures: Table
     chart: Chart | None
     cycles: Table | None
+    steps: list[Steps]
     features: list[tuple[str, str, str]]
 
 
@@ -88,6 +97,7 @@ def versus(
         Table(heads, rows, False),
         _chart(material, a, b, bars, rows),
         _cycles(material, a, b),
+        [steps for place in places if (steps := _steps(material, place, a, b))],
         list(features),
     )
 
@@ -184,6 +194,27 @@ def _lead(a: str, b: str, count: dict[str, int]) -> str:
     if count[FAILED_OFTEN]:
         parts.append(f"in {count[FAILED_OFTEN]} one of them {FAILED_OFTEN}")
     return f"Of {whole} comparison{'s' * (whole != 1)}: {'; '.join(parts)}."
+
+
+def _steps(material: Material, place: Place, a: str, b: str) -> Steps | None:
+    """Where the difference in cycles of one place is; None where one of them has no cycles."""
+    rows = {row.label: row for row in place.cycles}
+    if a not in rows or b not in rows:
+        return None
+    key = place_of(place.group)
+    pair = next(
+        (
+            p
+            for p in material.analysis.pairs
+            if {p.a, p.b} == {a, b} and p.metric == "cycles_per_packet" and place_of(p) == key
+        ),
+        None,
+    )
+    known = [material.looks[label] for label in (a, b)]
+    return Steps(
+        waterfall.sentence(rows[a], rows[b], pair),
+        waterfall.chart(rows[a], rows[b], place.title, known),
+    )
 
 
 def _cycles(material: Material, a: str, b: str) -> Table | None:

@@ -31,7 +31,14 @@
       spec.height = 30 * Math.max(2, new Set(spec.data.values.map((row) => row.profile)).size);
     }
     const legend = theme().legend.columns;
-    JSON.stringify(spec, (key, value) => { if (key === "legend" && value) value.columns = legend; return value; });
+    JSON.stringify(spec, (key, value) => {
+      if (value && value.legend && value.scale) {
+        const long = value.scale.domain.some((name) => name.length > 14);
+        value.legend.columns = long && legend === 2 ? 1 : legend;
+      }
+      if (value && value.labelLimit) value.labelLimit = Math.min(value.labelLimit, 0.4 * plot.clientWidth);
+      return value;
+    });
     const turn = (drawn.get(plot) || { turn: 0 }).turn + 1;
     drawn.set(plot, { turn: turn });
     const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, logLevel: 1, defaultStyle: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
@@ -79,11 +86,34 @@
     if (redraw) again();
   }
 
+  // What is chosen stands in the address, so that a link shows the same.
+  function remember() {
+    const said = new URLSearchParams();
+    form.querySelectorAll("select").forEach((select) => { if (select.selectedIndex > 0) said.set(select.name, select.value); });
+    const profiles = chosen();
+    if (profiles) (profiles.size ? Array.from(profiles) : [""]).forEach((label) => said.append("profile", label));
+    const text = said.toString();
+    if (text || location.hash.includes("=")) history.replaceState(null, "", text ? "#" + text : location.pathname + location.search);
+  }
+
+  function recall() {
+    if (location.hash && !location.hash.includes("=")) return;
+    const said = new URLSearchParams(location.hash.slice(1));
+    form.querySelectorAll("select").forEach((select) => {
+      const at = Array.from(select.options).findIndex((option) => option.value === said.get(select.name));
+      select.selectedIndex = Math.max(at, 0);
+    });
+    const profiles = new Set(said.getAll("profile"));
+    form.querySelectorAll("input[name=profile]").forEach((box) => { box.checked = !profiles.size || profiles.has(box.value); });
+  }
+
   const known = new Set();
   if (form) {
     form.querySelectorAll("input[name=profile]").forEach((box) => known.add(box.value));
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", (event) => filter(event.target.name === "profile"));
+    form.addEventListener("change", (event) => { remember(); filter(event.target.name === "profile"); });
+    window.addEventListener("hashchange", () => { recall(); filter(true); });
+    recall();
     filter(chosen() !== null);
   }
 

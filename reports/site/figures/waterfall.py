@@ -1,0 +1,85 @@
+"""From the cycles per packet of one profile to those of another: a step for each component."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cnibench.analysis.comparison.groups import PROVEN
+from cnibench.analysis.model import Cpp, Pair
+from cnibench.cpp import colors
+from cnibench.reports._looks import Look
+from cnibench.reports.document.parts import Table
+from cnibench.reports.site.figures import specs
+from cnibench.reports.site.figures.charts import Chart
+
+_STEPS = 8  # components with a step of their own; the others share one
+_REST = "all others"
+
+
+def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
+    """Who takes more, how much of it which component contributes, and how certain that is."""
+    most, least = (one, other) if one.total >= other.total else (other, one)
+    proven = pair is not None and pair.verdict in PROVEN
+    certainty = "a significant difference" if proven else "not proven to differ"
+    text = (
+        f"{most.label} takes {most.total:.0f} cycles per packet, {least.label} {least.total:.0f}"
+        f" ({certainty if pair else 'not tested'})"
+    )
+    steps = _steps(least, most)
+    if not proven or not steps:
+        return f"{text}."
+    name = max(steps, key=lambda name: steps[name])
+    return f"{text}; {name} contributes most ({steps[name]:+.0f})."
+
+
+def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
+    """The steps from ``one`` to ``other``, the largest first; ``known`` are their looks."""
+    steps = _steps(one, other)
+    largest = sorted(steps, key=lambda name: (-abs(steps[name]), name))
+    shown = {name: steps[name] for name in largest[:_STEPS]}
+    if rest := sum(steps[name] for name in largest[_STEPS:]):
+        shown[_REST] = rest
+    at, rows = one.total, []
+    for name, change in shown.items():
+        place, at = at, at + change
+        words = f"{name} {change:+.0f}"
+        rows.append({"where": words, "part": name, "from": place, "to": at, "shown": f"{at:.0f}"})
+    ends = [
+        {"where": f"{row.label} {row.total:.0f}", "part": row.label, "at": row.total}
+        for row in (one, other)
+    ]
+    rows = [ends[0], *rows, ends[1]]
+    shades = {name: colors.color(name) for name in shown} | {
+        row.label: look.color for row, look in zip((one, other), known, strict=True)
+    }
+    estimated = "estimated" in (one.cycles_source, other.cycles_source)
+    axis = "cycles per packet" + (" (estimated)" if estimated else "")
+    title = f"{where}: from {one.label} to {other.label}"
+    table = [
+        [
+            name,
+            f"{one.components.get(name, 0.0):.1f}",
+            f"{other.components.get(name, 0.0):.1f}",
+            f"{steps.get(name, 0.0):+.1f}",
+        ]
+        for name in sorted({*one.components, *other.components})
+    ]
+    return Chart(
+        title,
+        f"{title}: the difference in cycles per packet of each component, the largest first.",
+        specs.waterfall(rows, shades, axis),
+        Table(["component", one.label, other.label, "difference"], table),
+        (
+            f"a component with + takes more in {other.label}, one with - less; means over the"
+            " blocks; the axis does not begin at 0",
+        ),
+    )
+
+
+def _steps(one: Cpp, other: Cpp) -> dict[str, float]:
+    """What each component contributes to the difference of ``other``."""
+    parts = [colors.grouped(row.components, row.unclassified) for row in (one, other)]
+    found = {
+        name: parts[1].get(name, 0.0) - parts[0].get(name, 0.0) for name in {*parts[0], *parts[1]}
+    }
+    return {name: found[name] for name in sorted(found) if found[name]}

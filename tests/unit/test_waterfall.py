@@ -1,0 +1,87 @@
+"""Where the difference in cycles per packet of two profiles is: steps that add up, in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cnibench.analysis.model import Cpp, Pair
+from cnibench.cpp import colors
+from cnibench.reports._looks import looks
+from cnibench.reports.site.build import build
+from cnibench.reports.site.dataset import Material, material
+from cnibench.reports.site.figures import waterfall
+from tests.unit._runs import synthetic
+from tests.unit._site import Page
+
+ONE = {"bridge": 100.0, "netfilter": 200.0, "tcp-ip": 50.0, "lock": 3.0}
+OTHER = {"ebpf": 80.0, "netfilter": 20.0, "tcp-ip": 55.0, "lock": 1.0, "idle": 4.0}
+MANY = {name: 10.0 * at for at, name in enumerate(colors.stacking()[:12], 1)}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    run = synthetic(tmp_path_factory.mktemp("runs"), {"flannel": 1.0, "cilium": 2.0})
+    return material([run], raw=False, allow_different=False, baseline="")
+
+
+def cycles(found: Material, label: str, components: Mapping[str, float]) -> Cpp:
+    total = math.fsum(components.values())
+    parts = dict(components)
+    return structs.replace(
+        found.analysis.cpp[0], label=label, components=parts, total=total, unclassified=0.0
+    )
+
+
+def pair(found: Material, verdict: str) -> Pair:
+    return structs.replace(found.analysis.pairs[0], verdict=verdict)
+
+
+@pytest.mark.parametrize(("one", "other"), [(ONE, OTHER), (OTHER, ONE), (ONE, MANY), (ONE, ONE)])
+def test_the_steps_lead_from_one_total_to_the_other(
+    found: Material, one: dict[str, float], other: dict[str, float]
+) -> None:
+    rows = [cycles(found, "flannel", one), cycles(found, "cilium", other)]
+    known = looks({row.label: {"cni": row.label} for row in rows})
+    chart = waterfall.chart(rows[0], rows[1], "there", list(known.values()))
+    first, *steps, last = chart.spec["data"]["values"]
+    assert (first["at"], last["at"]) == (rows[0].total, rows[1].total)
+    ends = [first["at"], *(step["to"] for step in steps)]
+    assert [step["from"] for step in steps] == ends[:-1]
+    assert ends[-1] == pytest.approx(last["at"])
+    sizes = [abs(step["to"] - step["from"]) for step in steps if step["part"] != "all others"]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(steps) <= 9
+    scale = chart.spec["layer"][0]["encoding"]["color"]["scale"]
+    shades = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert shades["cilium"] == known["cilium"].color
+    for step in steps:
+        assert shades[step["part"]] == colors.color(step["part"])
+
+
+def test_the_sentence_names_a_cause_only_where_the_difference_is_proven(found: Material) -> None:
+    one, other = cycles(found, "flannel", ONE), cycles(found, "cilium", OTHER)
+    proven = (
+        "flannel takes 353 cycles per packet, cilium 160 (a significant difference); netfilter"
+        " contributes most (+180)."
+    )
+    assert waterfall.sentence(one, other, pair(found, "b-better")) == proven
+    assert waterfall.sentence(other, one, pair(found, "a-better")) == proven
+    open_ = "flannel takes 353 cycles per packet, cilium 160 (not proven to differ)."
+    assert waterfall.sentence(one, other, pair(found, "inconclusive")) == open_
+    assert waterfall.sentence(one, other, None) == open_.replace("proven to differ", "tested")
+
+
+def test_the_page_of_a_pair_has_it(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"flannel": 1.0, "cilium": 2.0}, blocks=12)
+    build([run], tmp_path / "site")
+    page = Page(tmp_path / "site" / "versus-flannel-cilium.html")
+    said = r"flannel takes 2\d{3} cycles per packet, cilium 1\d{3} \(a significant difference\); "
+    assert re.search(said + r"tcp-ip contributes most \(\+7\d\d\)\.", page.text)
+    assert "from flannel to cilium" in page.text
+    assert "These are models of the datapaths, not the CNIs themselves." in page.text
