@@ -4,6 +4,9 @@ again and again, the change is written, and the first connection that is made en
 In the lab the time is that of writing the rules or maps, and only that: there is no API server
 whose news kube-proxy would have to hear of first. On a cluster it counts from the request to that
 server, and includes the way of the client's word back to here.
+
+A connection counts when the server has said its word over it: a proxy on the way out may accept
+connections to any address.
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ import socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family, backlog=1024)
 while True:
-    listener.accept()[0].close()
+    with listener.accept()[0] as one:
+        one.sendall(sys.argv[3].encode())
 """
+_WORD = "cnibench service-change"
 # A SYN that was not led to the server never will be, so there is a new one each millisecond; one
 # that is answered late counts as well.
 _TRY = """
 import select, socket, sys, time
-target, port, limit = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+target, port, limit, word = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4].encode()
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 poll, tried, end = select.poll(), {}, time.monotonic() + limit
 print("trying", flush=True)
@@ -50,11 +55,14 @@ while time.monotonic() < end:
     one.setblocking(False)
     one.connect_ex((target, port))
     tried[one.fileno()] = one
-    poll.register(one, select.POLLOUT)
+    poll.register(one, select.POLLIN)
     for number, _ in poll.poll(1):
-        if not tried[number].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            print("reached", flush=True)
-            sys.exit()
+        try:
+            if tried[number].recv(len(word)) == word:
+                print("reached", flush=True)
+                sys.exit()
+        except OSError:
+            pass
         poll.unregister(number)
         tried.pop(number).close()
     if len(tried) > 60:
@@ -94,7 +102,7 @@ class ServiceChange(Workload):
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
         port = _port(s)
-        argv = [s.server.python, "-I", "-S", "-c", _SERVE, s.listen, str(port)]
+        argv = [s.server.python, "-I", "-S", "-c", _SERVE, s.listen, str(port), _WORD]
         with _common.serving(s, argv, port):
             yield
 
@@ -110,7 +118,7 @@ class ServiceChange(Workload):
             )
             limit = str(_LIMIT * patience() + 10)
             argv = [s.client.python, "-I", "-S", "-c", _TRY, coming.address, str(coming.port)]
-            client = stack.enter_context(_common.start(s, [*argv, limit]))
+            client = stack.enter_context(_common.start(s, [*argv, limit, _WORD]))
             _until(s, client, "trying")
             if "reached" in _common.outputs(s)[0]:
                 raise MeasureError("the Service was reached before the change was made")

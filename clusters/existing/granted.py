@@ -25,9 +25,12 @@ def uses(cells: Iterable[Cell], pull_secret: str = "") -> set[Use]:
     """What these cells do that others do not."""
     found: set[Use] = {"pull-secret"} if pull_secret else set()
     for cell in cells:
-        policy = asked.policy if (asked := conditions.of(cell.params)) else None
+        asked = conditions.of(cell.params)
+        policy = asked.policy if asked else None
         if paths.through_service(cell.path):
             found.add("service")
+        if (asked and asked.services) or cell.workload == "service-change":
+            found.add("changed-service")
         if policy or cell.workload == "policy-effect":
             found.add("policy")
         if policy and (policy.api == "cni" or policy.layer == "L7"):

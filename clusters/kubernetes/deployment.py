@@ -24,6 +24,7 @@ from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.testbed.capabilities.pods.lifecycle import PodLifecycle, Started
 from cnibench.testbed.capabilities.policies import Policies
+from cnibench.testbed.capabilities.service_changes import Change, Coming, ServiceChanges
 from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.place import Node, Pod
 
@@ -39,6 +40,7 @@ class KubernetesDeployment(
     NodeDevices,
     PodLifecycle,
     Policies,
+    ServiceChanges,
     ServicePaths,
 ):
     """The measured Pods with all that a real cluster can do for them."""
@@ -163,6 +165,14 @@ class KubernetesDeployment(
         assert isinstance(client, KubernetesPod)
         assert isinstance(server, KubernetesPod)
         return apply_conditions(self, asked, client, server, cell)
+
+    def service_change(
+        self, cell: Cell, server: Pod, port: int, change: Change
+    ) -> AbstractContextManager[Coming]:
+        from cnibench.clusters.kubernetes.pods.service_changes import changing
+
+        assert isinstance(server, KubernetesPod)
+        return changing(self, server, cell.ip, port, change)
 
     def denial(self, port: int) -> Callable[[], None]:
         from cnibench.clusters.kubernetes.pods import denial

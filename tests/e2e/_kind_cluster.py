@@ -17,7 +17,7 @@ from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import wait
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes import agents, proxy_mode
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal.node_snapshot import Snapshot
@@ -82,9 +82,11 @@ class Kept:
 
     def deployment(self, profile: Profile) -> KubernetesDeployment:
         """The profile that was installed, as it is measured."""
-        return KubernetesDeployment(
+        made = KubernetesDeployment(
             profile.name, profile, OPTIONS, self.access, self.making, self.nodes, self.variables
         )
+        made.proxy = proxy_mode.of(profile, self.nodes)
+        return made
 
     def remove(self) -> None:
         install.uninstall(self.access, None, {}, self.nodes)

@@ -153,6 +153,42 @@ def test_rules_of_the_older_iptables_count_as_well(
 
 
 @on_flannel
+def test_services_beside_the_measured_one(deployment: KubernetesDeployment, tmp_path: Path) -> None:
+    """Both nodes have rules for each, and nothing of them is left."""
+    before = _services(deployment)
+    found = sample(
+        deployment, "tcp-crr", tmp_path, **{"services.count": 40, "services.endpoints": 3}
+    )
+    assert values(found)["transaction_rate"] > 0
+    (told,) = records(found, "conditions")
+    assert told["found"] == {"a": 40, "b": 40}
+    assert (told["count"], told["endpoints"], told["proxy"]) == (40, 3, "iptables")
+    assert _services(deployment) == before
+    rules = deployment.nodes()[0].run(["iptables-save", "-t", "nat"], timeout=30).stdout
+    assert "/other-0" not in rules
+
+
+@on_flannel
+@pytest.mark.parametrize("change", ["service", "endpoint"])
+def test_the_time_until_a_service_is_reachable(
+    deployment: KubernetesDeployment, tmp_path: Path, change: str
+) -> None:
+    """The request to the API server is a part of it, and the rules of kube-proxy the rest."""
+    before = _services(deployment)
+    found = sample(deployment, "service-change", tmp_path, change=change)
+    (told,) = records(found, "service_change")
+    assert told["change"] == change
+    assert 0 < told["written"] < told["reachable"] == values(found)["service_reachable"]
+    assert _services(deployment) == before
+
+
+def _services(deployment: KubernetesDeployment) -> list[str]:
+    kinds = ("services", "endpointslices")
+    there = [got(deployment.access, one, "-n", deployment.namespace)["items"] for one in kinds]
+    return sorted(f"{item['kind']} {item['metadata']['name']}" for some in there for item in some)
+
+
+@on_flannel
 @pytest.mark.parametrize(("count", "at_once"), [(1, False), (3, True)])
 def test_pods_are_timed_step_by_step(
     deployment: KubernetesDeployment, tmp_path: Path, count: int, at_once: bool

@@ -38,6 +38,7 @@ OTHERS = {
     ("/openapi/*", "get"),
     ("pods", "get"),
     ("services", "get"),
+    ("endpointslices.discovery.k8s.io", "get"),
     ("events", "list"),
     ("services", "delete"),
     ("selfsubjectaccessreviews.authorization.k8s.io", "create"),
@@ -152,6 +153,7 @@ def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed
     work = (
         "tcp-rr", "tcp-rr:policy.entries=2", "pods:count=1", "policy-effect",
         "policy-effect:policy.entries=2:policy.api=cni",
+        "tcp-rr:services.count=3", "service-change:change=endpoint",
     )  # fmt: skip
     measured = cnibench(
         "run", *user, "--cni", "current", "--placement", "inter", "--path", "pod,clusterip",

@@ -240,6 +240,8 @@ def test_only_what_the_cells_do_is_required() -> None:
     assert granted.uses([cell()]) == set()
     assert granted.uses([cell(path="clusterip")]) == {"service"}
     assert granted.uses([cell("policy-effect")]) == {"policy"}
+    assert granted.uses([cell("service-change")]) == {"changed-service"}
+    assert granted.uses([cell(params={"services.count": 10})]) == {"changed-service"}
     assert granted.uses([cell(params={"policy.entries": 10})]) == {"policy"}
     assert granted.uses([cell("http", params={"policy.entries": 1, "policy.layer": "L7"})]) == {
         "policy",
@@ -247,7 +249,7 @@ def test_only_what_the_cells_do_is_required() -> None:
     }
     assert granted.uses([], SECRET) == {"pull-secret"}
     used = {one.use for one in TABLE if one.use}
-    assert used == {"service", "policy", "cni-policy", "pull-secret"}
+    assert used == {"service", "changed-service", "policy", "cni-policy", "pull-secret"}
 
 
 def test_installing_takes_its_own_level() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import re
 from types import SimpleNamespace
 
 import pytest
 
+from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import suitability
-from cnibench.clusters.kubernetes.nodes import proxy_mode
+from cnibench.clusters.kubernetes.nodes import proxy_mode, service_rules
+from cnibench.clusters.kubernetes.pods import other_services
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.proxies import base, ebpf, iptables, nftables
 from cnibench.clusters.lab.rules import kubeproxy, kubeproxy_nft
@@ -190,6 +194,41 @@ def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.Monk
     assert "CONFIG_IP_VS" in problem.remedy
     (problem,) = lab.check(profiles["veth-baseline"].model_copy(update={"proxy": "iptables"}))
     assert problem.remedy == "--proxy none, or leave it out"
+
+
+def test_what_nodes_know_of_services_is_read_from_ipvs_and_cilium() -> None:
+    """/proc/net/ip_vs as net/netfilter/ipvs/ip_vs_ctl.c prints it; a map as bpftool does."""
+    text = (
+        "IP Virtual Server version 1.2.1 (size=4096)\n"
+        "Prot LocalAddress:Port Scheduler Flags\n"
+        "  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n"
+        "TCP  0A600001:01BB rr\n"
+        "  -> AC120002:192B      Masq    1      0          0\n"
+        "TCP  [fd00:0010:0096:0000:0000:0000:0000:0001]:01BB rr\n"
+        "FWM  00000001 rr\n"
+    )
+    assert service_rules.of_ipvs(text) == {"10.96.0.1", "fd00:10:96::1"}
+    key = ["0x0a", "0x60", "0x00", "0x01", "0x01", "0xbb", "0x00", "0x00", *["0x00"] * 4]
+    entry = {"key": key, "value": ["0x00"] * 12}
+    assert service_rules.of_cilium(json.dumps([entry]) + "\n\n[]\n") == {"10.96.0.1"}
+
+
+def test_services_of_a_cluster_have_endpoints_that_no_pod_is() -> None:
+    making = Making("n", "r", "workload", "agent")
+    seen = set()
+    for number in range(3):
+        made = other_services.endpoints(making, 4, number, 100)
+        service = other_services.service(making, 4, number)
+        name = service["metadata"]["name"]
+        assert made["metadata"]["labels"]["kubernetes.io/service-name"] == name
+        assert "selector" not in service["spec"]
+        found = {one["addresses"][0] for one in made["endpoints"]}
+        assert len(found) == 100
+        assert not seen & found
+        assert all(
+            ipaddress.ip_address(one) in ipaddress.ip_network("198.18.0.0/15") for one in found
+        )
+        seen |= found
 
 
 def test_connections_are_read_from_what_the_client_prints() -> None:

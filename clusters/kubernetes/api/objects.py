@@ -220,13 +220,14 @@ def service(
     *,
     node_port: bool,
     families: Sequence[int],
+    protocols: Sequence[str] = ("TCP", "UDP"),
 ) -> dict[str, Any]:
     """A Service of one Pod, every port to itself; as NodePort with the same number on the nodes,
     too.
     """
     listed: list[dict[str, Any]] = []
     for port in ports:
-        for protocol in ("TCP", "UDP"):
+        for protocol in protocols:
             one = {
                 "name": f"{protocol.lower()}-{port}",
                 "port": port,

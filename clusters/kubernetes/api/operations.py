@@ -8,6 +8,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +22,7 @@ APPLIER = "cnibench"  # our name as a field manager (metadata.managedFields)
 _REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _REQUEST = "cnibench.io/request"  # an annotation: which request made the object
 _PAGE = 500  # objects in one answer
+_AT_ONCE = 8  # deletions
 _LOOK = 0.3  # s between two looks at what is going
 _EXPIRED = 410  # the rest of a list whose beginning is too old
 
@@ -159,8 +161,13 @@ class Operations(ABC):
             str(item["metadata"]["name"]): str(item["metadata"]["uid"])
             for item in self.listed(kind, namespace, labels=labels, timeout=timeout)
         }
-        for name, uid in uids.items():
-            self._end(known.path(namespace, name), uid, grace, timeout)
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            jobs = [
+                pool.submit(self._end, known.path(namespace, name), uid, grace, timeout)
+                for name, uid in uids.items()
+            ]
+        for job in jobs:
+            job.result()
         end = time.monotonic() + wait
         while uids and wait:
             there = self.listed(kind, namespace, labels=labels, timeout=timeout)

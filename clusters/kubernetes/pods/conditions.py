@@ -1,5 +1,5 @@
 """Conditions of a cell on a cluster: policies through the API and the CNI itself, features of the
-pair's and the nodes' interfaces.
+pair's and the nodes' interfaces, Services beside the measured one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
-from cnibench.clusters.kubernetes.pods import features, policies
+from cnibench.clusters.kubernetes.pods import features, other_services, policies
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Conditions
@@ -32,4 +32,6 @@ def apply_conditions(
             records += stack.enter_context(
                 features.applied(deployment, asked.offload, client, server)
             )
+        if asked.services is not None:
+            records += stack.enter_context(other_services.applied(deployment, asked.services))
         yield records

@@ -29,8 +29,9 @@ def refusal(profile: Profile, cell: Cell) -> str:
             return reason
         if paths.on_host(cell.path)[1]:
             return ON_NODE
-    if asked is not None and asked.services is not None:
-        return "services.count and services.endpoints are for the lab"
+    counted = asked is not None and asked.services is not None
+    if (counted or cell.workload == "service-change") and profile.proxy == "none":
+        return "nothing implements Services with --proxy none"
     if cell.workload == "policy-effect":
         if paths.through_service(cell.path):
             return (

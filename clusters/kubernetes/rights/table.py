@@ -12,8 +12,9 @@ from typing import Literal
 
 Level = Literal["namespace", "measure", "install"]
 LEVELS: tuple[Level, ...] = ("namespace", "measure", "install")
-# What only some runs do; cni-policy: policies as objects of Cilium or Calico.
-Use = Literal["", "service", "policy", "cni-policy", "pull-secret"]
+# What only some runs do; cni-policy: policies as objects of Cilium or Calico; changed-service:
+# Services that a cell's condition or workload makes.
+Use = Literal["", "service", "changed-service", "policy", "cni-policy", "pull-secret"]
 ANY = "*.*"  # all kinds of all groups
 
 _READ = ("get", "list")
@@ -164,6 +165,15 @@ _OWN = (
         ("get", *_APPLY, "delete"),
         "Services before the measured Pods (--path clusterip, nodeport)",
         use="service",
+    ),
+    *(
+        Right(
+            kind,
+            ("get", "create", *more, *_REMOVE),
+            "Services beside the measured one (services.count), and those of service-change",
+            use="changed-service",
+        )
+        for kind, more in (("services", ()), ("endpointslices.discovery.k8s.io", ("patch",)))
     ),
     Right(
         "networkpolicies.networking.k8s.io",

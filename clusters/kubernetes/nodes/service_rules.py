@@ -1,0 +1,123 @@
+"""Which Services a node's kernel leads to their endpoints, read from what kube-proxy, or a CNI in
+its place, has written there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+from cnibench.clusters.kubernetes.api.objects import HOST
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.errors import LimitError, UnsupportedError
+from cnibench.system.guest import patience
+
+_LOOK = 60.0  # s: the rules of 10,000 Services are tens of megabytes
+_PAUSE = 0.2  # s between two looks, at least
+# Rules of Services without endpoints name them as well: in another table, or in another map.
+_SCRIPTS = {
+    "iptables": """
+for tool in iptables-nft ip6tables-nft iptables-legacy ip6tables-legacy; do
+  $tool-save 2>/dev/null | sed -n '/^\\*nat/,/^COMMIT/p'
+done |
+  grep -o "$1/[a-z0-9.-]*" | sort -u""",
+    "nftables": """
+for family in ip ip6; do nft list table $family kube-proxy 2>/dev/null; done |
+  grep -o "service-[A-Z0-9]*-$1/[a-z0-9.-]*" | sed 's/^service-[A-Z0-9]*-//' | sort -u""",
+    "ipvs": "cat /proc/net/ip_vs",
+    "ebpf": f"""
+for map in {HOST}/sys/fs/bpf/tc/globals/cilium_lb[46]_services*; do
+  test -e "$map" && bpftool -j map dump pinned "$map" && echo
+done; true""",
+}
+
+
+def require_readable(node: KubernetesNode, proxy: str) -> None:
+    """Raises UnsupportedError where nobody can see which Services the node knows."""
+    if not node.host:
+        raise UnsupportedError(
+            f"node {node.name}: the rules of Services cannot be read without a privileged agent",
+            "allow privileged Pods",
+        )
+    if proxy not in _SCRIPTS:
+        raise UnsupportedError(
+            "the rules of Services cannot be read: what implements them is not known here"
+        )
+
+
+def known(
+    node: KubernetesNode, proxy: str, namespace: str, addresses: Mapping[str, str]
+) -> set[str]:
+    """The names among ``addresses`` (name to the Service's address) that the node knows with an
+    endpoint; with ipvs and eBPF those without one, too. Raises ClusterError.
+    """
+    argv = ["sh", "-c", _SCRIPTS[proxy], "sh", namespace]
+    said = node.run(argv, timeout=_LOOK, check=False).stdout
+    if proxy in ("iptables", "nftables"):
+        return {line.rpartition("/")[2] for line in said.splitlines()} & addresses.keys()
+    there = of_ipvs(said) if proxy == "ipvs" else of_cilium(said)
+    return {name for name, address in addresses.items() if address in there}
+
+
+def wait_known(
+    nodes: Sequence[KubernetesNode],
+    proxy: str,
+    namespace: str,
+    addresses: Mapping[str, str],
+    limit: float,
+    *,
+    gone: bool = False,
+) -> None:
+    """Until all nodes know all of them, or none. Raises LimitError after ``limit`` s,
+    ClusterError.
+    """
+    end = time.monotonic() + limit * patience()
+    for node in nodes:
+        while True:
+            began = time.monotonic()
+            found = known(node, proxy, namespace, addresses)
+            if not found if gone else len(found) == len(addresses):
+                break
+            if time.monotonic() > end:
+                raise LimitError(
+                    f"node {node.name} has {len(found)} of {len(addresses)} Services by {proxy}"
+                    f" after {limit:.0f} s" + (", and they are deleted" if gone else ""),
+                    "does kube-proxy run?",
+                )
+            # A look at many rules takes the CPU time that writing them needs.
+            time.sleep(max(_PAUSE, time.monotonic() - began))
+
+
+def of_ipvs(text: str) -> Collection[str]:
+    """The addresses of virtual servers in /proc/net/ip_vs (net/netfilter/ipvs/ip_vs_ctl.c):
+    ``TCP  0A600001:01BB rr``, ``TCP  [fd00:0010:...]:01BB rr``.
+    """
+    found = set()
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0] not in ("TCP", "UDP", "SCTP"):
+            continue
+        address = words[1].rpartition(":")[0]
+        try:
+            found.add(
+                str(ipaddress.ip_address(address[1:-1]))
+                if address.startswith("[")
+                else str(ipaddress.ip_address(int(address, 16)))
+            )
+        except ValueError:
+            continue  # the header
+    return found
+
+
+def of_cilium(text: str) -> Collection[str]:
+    """The addresses in Cilium's service maps as bpftool prints them, one map a line; a key begins
+    with the address (bpf/lib/common.h, lb4_key and lb6_key).
+    """
+    found = set()
+    for line in text.splitlines():
+        for entry in json.loads(line or "[]"):
+            key = bytes(int(byte, 16) for byte in entry["key"])
+            found.add(str(ipaddress.ip_address(key[:4] if len(key) < 16 else key[:16])))
+    return found
