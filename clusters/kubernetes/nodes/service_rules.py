@@ -16,16 +16,18 @@ from cnibench.system.guest import patience
 
 _LOOK = 60.0  # s: the rules of 10,000 Services are tens of megabytes
 _PAUSE = 0.2  # s between two looks, at least
-# Rules of Services without endpoints name them as well: in another table, or in another map.
+# Rules of Services without endpoints name them as well: in another table, or in another map. From
+# 1000 endpoints on, kube-proxy leaves the chains of Services that are gone for a while
+# (pkg/proxy/iptables, largeClusterMode); the rules that lead to these chains go at once.
 _SCRIPTS = {
     "iptables": """
 for tool in iptables-nft ip6tables-nft iptables-legacy ip6tables-legacy; do
-  $tool-save 2>/dev/null | sed -n '/^\\*nat/,/^COMMIT/p'
+  $tool-save 2>/dev/null | sed -n '/^\\*nat/,/^COMMIT/p' | grep '^-A KUBE-SERVICES '
 done |
   grep -o "$1/[a-z0-9.-]*" | sort -u""",
     "nftables": """
 for family in ip ip6; do nft list table $family kube-proxy 2>/dev/null; done |
-  grep -o "service-[A-Z0-9]*-$1/[a-z0-9.-]*" | sed 's/^service-[A-Z0-9]*-//' | sort -u""",
+  grep -o "goto service-[A-Z0-9]*-$1/[a-z0-9.-]*" | sed 's/^goto service-[A-Z0-9]*-//' | sort -u""",
     "ipvs": "cat /proc/net/ip_vs",
     "ebpf": f"""
 for map in {HOST}/sys/fs/bpf/tc/globals/cilium_lb[46]_services*; do
