@@ -20,7 +20,7 @@ from cnibench.collectors import _counters
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
-from cnibench.testbed.capabilities.cni_processes import CniProcesses
+from cnibench.testbed.capabilities.cni_processes import PROXY, CniProcesses
 from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node
@@ -187,8 +187,9 @@ def _tell(place: _Place, pods: Mapping[str, int] | None, into: Measurements) -> 
             cpu,
             process=process.name,
         )
-    for node in dict.fromkeys(process.node for process in place.processes if process.node):
-        there = [process for process in place.processes if process.node == node]
+    own = [one for one in place.processes if not one.name.startswith(f"{PROXY} ")]
+    for node in dict.fromkeys(process.node for process in own if process.node):
+        there = [process for process in own if process.node == node]
         fields = {
             "process": ALL,
             **_where(node, pods),

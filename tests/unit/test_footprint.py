@@ -192,6 +192,19 @@ def test_memory_and_cpu_of_each_process_and_of_their_node(
     )
 
 
+def test_kube_proxy_is_in_no_total(holder: subprocess.Popen[bytes]) -> None:
+    found = Measurements()
+    with (
+        program(IDLE) as proxy,
+        footprint.PROVIDER.observe(under({"d-a": holder.pid, "kube-proxy on-a": proxy.pid}), found),
+    ):
+        pass
+    told = records(found)
+    assert set(told) == {"d-a", "kube-proxy on-a", "all a"}
+    assert told["all a"]["processes"] == ["d-a"]
+    assert told["all a"]["values"] == told["d-a"]["values"]
+
+
 def test_the_time_of_children_counts() -> None:
     found = Measurements()
     with program(PARENT) as parent:

@@ -19,6 +19,7 @@ from cnibench.model.profile import builtin
 from tests.unit._local_stream import Local
 
 UID = "0f9e8d7c-1111-2222-3333-444455556666"
+PROXY_UID = "1f9e8d7c-1111-2222-3333-444455556666"
 
 
 class Cluster:
@@ -38,14 +39,15 @@ class Cluster:
 
     def look_up(self, what: str, namespace: str) -> dict[str, Any]:
         return {
-            "metadata": {"namespace": "kube-flannel"},
-            "spec": {"selector": {"matchLabels": {"app": "flannel"}}},
+            "metadata": {"namespace": namespace},
+            "spec": {"selector": {"matchLabels": {"app": what.rpartition("/")[2]}}},
         }
 
     def listed(self, kind: str, namespace: str, *, labels: str) -> list[dict[str, Any]]:
         self.asked += 1
         state = {"conditions": [{"type": "Ready", "status": str(self.ready)}]}
-        return [{"metadata": {"uid": UID}, "spec": {"nodeName": "worker"}, "status": state}]
+        uid = PROXY_UID if "kube-proxy" in labels else UID
+        return [{"metadata": {"uid": uid}, "spec": {"nodeName": "worker"}, "status": state}]
 
 
 class Tree:
@@ -121,6 +123,23 @@ def test_what_is_looked_for_on_a_node(
         "flanneld on a": first,
         "a (name) 1 on a": second,
     }
+
+
+def test_kube_proxy_is_looked_for_where_its_mode_was_asked_for(
+    known: processes.Processes, tree: Tree, sleepers: list[subprocess.Popen[bytes]]
+) -> None:
+    first, proxy = (process.pid for process in sleepers[:2])
+    tree.add(first, "flanneld")
+    tree.add(proxy, "kube-proxy", PROXY_UID)
+    known.look()
+    assert set(known.found) == {"flanneld on a"}
+    for mode, names in (
+        ("nftables", {"flanneld on a", "kube-proxy on a"}),
+        ("ebpf", {"flanneld on a"}),
+    ):
+        known.profile = known.profile.model_copy(update={"proxy": mode})
+        known.look()
+        assert set(known.found) == names
 
 
 def test_one_that_is_gone_is_looked_for_again(

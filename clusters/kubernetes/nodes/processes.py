@@ -1,18 +1,20 @@
 """The CNI's own processes on the measured nodes: those of the Pods that its workloads (DaemonSets,
-Deployments) have there.
+Deployments) have there; kube-proxy's beside them where a mode of it was asked for.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.errors import ClusterError
 from cnibench.model.profile import Profile
+from cnibench.testbed.capabilities.cni_processes import PROXY
 from cnibench.testbed.place import Node
 
 # Each process whose control group is one of these Pods' ($1): its number, when it began
@@ -98,17 +100,25 @@ class Processes:
         uids: dict[str, list[str]] = {}
         measured = {node.facts.name for node in self.nodes}
         ready = True
+        for pod in self._pods():
+            where = str(pod["spec"].get("nodeName"))
+            uids.setdefault(where, []).append(str(pod["metadata"]["uid"]))
+            ready = ready and (where not in measured or pods.is_ready(pod))
+        return uids, ready
+
+    def _pods(self) -> Iterator[Mapping[str, Any]]:
+        """The CNI's, and kube-proxy's where a mode of it was asked for."""
         for wait in self.profile.kubernetes.ready if self.profile.kubernetes else ():
             if not wait.rollout:
                 continue
             workload = self.access.look_up(wait.rollout, wait.namespace)
             if workload is None:
                 raise ClusterError(f"there is no {wait.rollout} in {wait.namespace}")
-            for pod in pods.of_workload(self.access, workload):
-                where = str(pod["spec"].get("nodeName"))
-                uids.setdefault(where, []).append(str(pod["metadata"]["uid"]))
-                ready = ready and (where not in measured or pods.is_ready(pod))
-        return uids, ready
+            yield from pods.of_workload(self.access, workload)
+        if self.profile.proxy not in ("", "ebpf") and (
+            workload := self.access.look_up(f"daemonset/{PROXY}", "kube-system")
+        ):
+            yield from pods.of_workload(self.access, workload)
 
     def _there(self, node: KubernetesNode, uids: Sequence[str]) -> list[tuple[int, str, str]]:
         """(number, when it began, name) of each, the oldest first."""
