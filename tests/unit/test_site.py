@@ -100,6 +100,20 @@ def test_studies_with_tested_claims_come_first(whole: tuple[Path, dict[str, Any]
     assert first.index("qi2021") < first.index("bruijn2017")
 
 
+def test_a_link_to_a_page_shows_its_answer_and_that_it_is_of_models(
+    whole: tuple[Path, dict[str, Any]],
+) -> None:
+    for name, title, answer in (
+        ("index.html", "Which CNI for me?", "is in the leading group in all 3 comparisons"),
+        ("versus-flannel-calico-wp-xsub.html", "flannel or calico-wp-xsub?", "is better in"),
+    ):
+        tags = [tag for kind, tag in Page(whole[0] / name).tags if kind == "meta"]
+        card = {tag["property"]: tag["content"] or "" for tag in tags if "property" in tag}
+        assert card["og:title"] == title
+        assert answer in card["og:description"]
+        assert card["og:description"].endswith("models of the datapaths, not the CNIs themselves.")
+
+
 def test_a_workload_has_all_its_charts_with_their_numbers(
     whole: tuple[Path, dict[str, Any]],
 ) -> None:
