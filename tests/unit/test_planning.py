@@ -19,7 +19,7 @@ from cnibench.analysis.calibration import calibration, scatter
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.planning import calibrations as planning
-from cnibench.planning.blocks import wished_blocks, with_blocks, words
+from cnibench.planning.blocks import with_blocks, words
 from cnibench.planning.calibrations import Here
 from cnibench.planning.method import MEASURED
 from cnibench.planning.noise import noise_of
@@ -31,8 +31,6 @@ from cnibench.rundir.schema import CALIBRATION, Planned
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
 from cnibench.stats import inference as stats
-from cnibench.stats.joint import different
-from cnibench.stats.looks import looks
 from cnibench.stats.power import least_blocks, planned_blocks
 from tests.unit._nested_runs import nested_run
 from tests.unit._runs import synthetic
@@ -244,28 +242,6 @@ def test_more_slices_than_were_calibrated_have_less_noise(tmp_path: Path) -> Non
     assert longer == pytest.approx(math.sqrt(floor.noise**2 - 0.75 * slices.low**2))
     assert longer > math.sqrt(0.005**2 + 0.005**2 + 0.06**2 / 48)
     assert ask(rr, "intra", "slices", 0.2).assumed
-
-
-@pytest.mark.parametrize("noise", [0.02, 0.035, 0.06])
-@pytest.mark.parametrize("resolution", [0.03, 0.05])
-def test_two_profiles_are_told_apart_with_the_power_that_is_said(
-    noise: float, resolution: float
-) -> None:
-    """2000 simulated runs that end at their looks: at least 80 % find the resolution at any of
-    them, and at most 5 % find what is not there.
-    """
-    n = wished_blocks(1, noise, resolution)
-    planned_looks = looks(n)
-    rng = np.random.default_rng(n)
-    rows = noise * math.sqrt(2) * rng.standard_normal((2000, n))
-    for shift, least, most in ((math.log1p(resolution), 0.8, 0.93), (0.0, 0.0, 0.05)):
-        found = np.zeros(2000, bool)
-        for number, blocks in enumerate(planned_looks):
-            shifted = rows[:, None, :blocks] + shift
-            p = different(shifted, planned_looks[:number], early=blocks < n)[:, 0]
-            found |= p <= 0.05
-        margin = 2.6 * math.sqrt(0.16 / 2000)
-        assert least - margin <= float(found.mean()) <= most + margin
 
 
 def test_slices_have_a_noise_of_their_own(tmp_path: Path) -> None:
