@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 from cnibench.analysis.model import Analysis, Cpp, Pair, Result
 from cnibench.model.context import OF_RECORD, PLACE_NAMES
@@ -49,7 +50,7 @@ class _Family:
         yield f"# HELP {self.name} {_escape(self.help)}"
         for suffix, labels, value in self.samples:
             every = {**everywhere, **labels}
-            shown = ",".join(f'{name}="{_escape(value)}"' for name, value in every.items())
+            shown = ",".join([_label(name, value) for name, value in every.items()])
             yield f"{self.name}{suffix}{{{shown}}} {value!r}{time}"
 
 
@@ -183,6 +184,12 @@ def _params(params: Mapping[str, object]) -> Labels:
 
 def _name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
+
+
+@lru_cache(maxsize=4096)
+def _label(name: str, value: str) -> str:
+    """Most samples of a report share most of their labels."""
+    return f'{name}="{_escape(value)}"'
 
 
 def _escape(text: str) -> str:

@@ -88,11 +88,11 @@ def quantiles(cnis: int) -> list[list[float]]:
     freedom from 1, one column for each number of CNIs from 2. All pairs of CNIs are compared, so
     the level is divided by their number (Bonferroni).
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats takes longer to import than all else here
 
     columns = range(2, max(3, cnis + 1))
     return [
-        [round(float(t.isf(LEVEL / (count * (count - 1)), freedom)), 4) for count in columns]
+        [round(-float(stdtrit(freedom, LEVEL / (count * (count - 1)))), 4) for count in columns]
         for freedom in range(1, MOST_FREEDOM + 1)
     ]
 
