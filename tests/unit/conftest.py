@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from tests.unit._tampering import Keys
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order of the files, wherever a worker began to collect (tests/conftest.py)."""
+    items.sort(key=lambda item: item.path)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where a test stores a run; not created yet."""
@@ -72,6 +78,31 @@ def _unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         # A descriptor that is closed is an error as before.
         patched.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bundled_once(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """The script of every site is the same, and it takes a second of CPU time to bundle: one worker
+    does it for all.
+    """
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle
+    file = tmp_path_factory.getbasetemp().parent / "vega.js"  # the folder of all workers
+
+    def bundled() -> str:
+        if not file.exists():
+            own = file.with_name(f"vega.js.{os.getpid()}")
+            own.write_text(bundle())
+            own.rename(file)
+        return file.read_text()
+
+    with pytest.MonkeyPatch.context() as patched:
+        if hasattr(request.config, "workerinput"):
+            patched.setattr(vl_convert, "javascript_bundle", bundled)
         yield
 
 
