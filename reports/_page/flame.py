@@ -13,7 +13,7 @@ from cnibench.cpp.flamegraph import Tree
 
 _HERE = Path(__file__).parent
 _ASSETS = ("flame.js", "flame.css")
-MODEL = "a model of the datapath, not the CNI itself"
+MODEL = "A model of the datapath, not the CNI itself."
 _ROWS = 40
 
 

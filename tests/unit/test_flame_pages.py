@@ -162,7 +162,7 @@ def test_the_board_has_a_page_for_each_flame_graph(tmp_path: Path, made: bytes) 
         assert f'href="{one.name}"' in page.read_text()
         text = one.read_text()
         assert "<script>alert" not in text
-        assert "a model of the datapath, not the CNI itself" in text
+        assert "A model of the datapath, not the CNI itself." in text
         assert frames(text)["nf_hook_slow"] == 3000
     assert (tmp_path / "board" / "flame.js").exists()
 
