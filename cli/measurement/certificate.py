@@ -46,6 +46,7 @@ from cnibench.system.process import ahead
 
 _PACKETS = ("first", "established")
 _APART = "kube-proxy's and the kubelet's rules: the model's in both deployments"
+_SLICES = "200ms"  # in a block: both deployments stay, so that blocks differ little
 _SHOWN = 6  # lines of each side of a difference
 _REMEDY = (
     "name the folder that has it with --programs; https://dl.k8s.io/v1.34.4/bin/linux/amd64/ has"
@@ -131,6 +132,7 @@ def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setu
         method="slices",
         workload=("tcp-stream", "tcp-rr", *(f"rule-path:packet={one}" for one in _PACKETS)),
         blocks=str(blocks),
+        duration=_SLICES,
         no_perf=True,
         settings=settings,
     )
