@@ -72,6 +72,18 @@ def test_every_page_is_there_and_every_link_leads_somewhere(
         assert (site / name).stat().st_size < 2_000_000
 
 
+def test_a_verdict_by_a_model_says_so_and_shows_no_p(tmp_path: Path) -> None:
+    """Four blocks decide by no test; the test's p, above the level, stood beside "is better"."""
+    truth = {"cilium": 1.3, "flannel": 1.0}
+    one = {"workloads": ("tcp-rr",), "placements": ("inter",), "cpp": False}
+    run = synthetic(tmp_path, truth, blocks=4, noise=0.001, **one)  # type: ignore[arg-type]
+    build([run], tmp_path / "site", baseline="")
+    page = Page(tmp_path / "site" / "versus-cilium-flannel.html").text
+    assert "cilium is better in 1. This assumes normal noise." in page
+    assert page.count("assumes normal noise") == 3
+    assert "With too few blocks for a test, a model decides" in page
+
+
 def test_the_overview_answers_first_and_says_what_the_figures_are(
     whole: tuple[Path, dict[str, Any]],
 ) -> None:

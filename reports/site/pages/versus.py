@@ -10,6 +10,7 @@ from itertools import combinations
 
 import msgspec
 
+from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Cpp, Pair, Result
 from cnibench.analysis.text.narrative import place_of
 from cnibench.model import context
@@ -22,6 +23,7 @@ from cnibench.reports.site.figures import specs, waterfall
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.places import FAILED_OFTEN, Place
 
+_MODEL, _ASSUMES = "additive model", "assumes normal noise"
 MOST = 120  # pairs with a page of their own: those of 15 profiles
 _MEANING = {
     "a-better": "{a} is better",
@@ -72,6 +74,7 @@ def versus(
 ) -> Versus:
     """Everything that was measured of both."""
     rows, bars, count = [], [], dict.fromkeys((*_MEANING, FAILED_OFTEN), 0)
+    modelled = False
     for place in places:
         results = {row.label: row.result for row in place.rows}
         pair = _pair(material, place, a, b)
@@ -86,6 +89,7 @@ def versus(
         count[FAILED_OFTEN if failing else verdict] += 1
         said = _MEANING[verdict].format(a=a, b=b)
         often = "".join(f"; {one} {FAILED_OFTEN}" for one in sorted(failing))
+        modelled = modelled or (pair.basis == _MODEL and verdict in PROVEN)
         rows.append(_row(place, results[a], results[b], pair, a, said + often))
         if pair.ratio is not None and pair.ci_low is not None and pair.ci_high is not None:
             bars.append(_bar(place, pair, a, rows[-1][3], said))
@@ -93,7 +97,7 @@ def versus(
     return Versus(
         a,
         b,
-        _lead(a, b, count),
+        _lead(a, b, count) + (f" This {_ASSUMES}." if modelled else ""),
         Table(heads, rows, False),
         _chart(material, a, b, bars, rows),
         _cycles(material, a, b),
@@ -128,7 +132,7 @@ def _row(place: Place, one: Result, other: Result, pair: Pair, a: str, verdict: 
         human(one.median, unit),
         human(other.median, unit),
         ratio(pair, a),
-        p_value(pair.p_holm),
+        _ASSUMES if pair.basis == _MODEL else p_value(pair.p_holm),
         str(pair.n),
         verdict,
     ]
