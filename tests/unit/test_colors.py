@@ -90,7 +90,9 @@ def test_a_component_has_the_same_colour_in_every_chart_and_flame_graph(tmp_path
 
 def lines(folder: Path, truth: Mapping[str, float]) -> dict[str, Any]:
     """Colour, dashes and marker of each profile on a site."""
-    run = synthetic(folder, truth)
+    run = synthetic(
+        folder, truth, blocks=6, workloads=("tcp-rr",), placements=("inter",), cpp=False
+    )
     add_site_records(run)
     build([run], folder / "site")
     page = (folder / "site" / "workload-tcp-rr.html").read_text()
