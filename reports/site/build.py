@@ -111,7 +111,7 @@ def _pictures(gallery: Gallery, out: Path) -> None:
         return
     (out / "charts").mkdir()
     (out / "vega.js").write_text(library(), encoding="utf-8")
-    for chart in gallery.charts.values():
+    for chart in (one for one in gallery.charts.values() if one.pictured):
         text, bitmap = picture(chart)
         (out / chart.file).write_text(text, encoding="utf-8")
         (out / chart.bitmap).write_bytes(bitmap)

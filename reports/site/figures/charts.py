@@ -37,7 +37,7 @@ _SCALE = 2.0  # pixels of a bitmap for each of them
 @dataclass(frozen=True)
 class Chart:
     """``about`` says in a sentence what it shows: a screen reader reads it out. ``file`` is the
-    picture's path below the site.
+    picture's path below the site; one without ``pictured`` is only drawn by the page.
     """
 
     title: str
@@ -46,6 +46,7 @@ class Chart:
     table: Table
     notes: tuple[str, ...] = ()
     id: str = ""
+    pictured: bool = True
 
     @property
     def file(self) -> str:
