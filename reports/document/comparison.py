@@ -13,6 +13,7 @@ from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
 from cnibench.reports.document.parts import Section, Table, text_of
 
+_MEANS = ("cycles_per_packet", "cycles_per_byte")
 _ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
 
 
@@ -175,7 +176,8 @@ def _others(
     here: Sequence[Result], group: Group, main: Sequence[Result], whole: bool
 ) -> list[Table]:
     """The medians of the place's other metrics, one column each; but for ``whole`` only what all
-    labels have in common (a tunnel device, say, has another name in each profile)."""
+    labels have in common (a tunnel device, say, has another name in each profile). Of cycles the
+    means: so are their components, which add up to them."""
     columns: dict[tuple[str, str], list[Result]] = {}
     for result in here:
         if result.metric != group.metric or result.reading:
@@ -191,12 +193,15 @@ def _others(
         return []
     heads, cells = ["medians"], []
     for (metric, reading), results in columns.items():
-        scale = Scale.of([result.median for result in results], results[0].unit)
+        mean = metric in _MEANS
+        values = {one.label: one.mean if mean else one.median for one in results}
+        scale = Scale.of(list(values.values()), results[0].unit)
         source = (
             " (estimated)" if any(result.cycles_source == "estimated" for result in results) else ""
         )
-        heads.append(f"{_title(metric)}{source}{f' {reading}' if reading else ''}{scale.heading()}")
-        cells.append({result.label: scale(result.median) for result in results})
+        title = f"{_title(metric)}{source}{', mean' if mean else ''}"
+        heads.append(f"{title}{f' {reading}' if reading else ''}{scale.heading()}")
+        cells.append({label: scale(value) for label, value in values.items()})
     return [
         Table(
             heads,

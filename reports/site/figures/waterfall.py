@@ -17,7 +17,7 @@ _REST = "all others"
 
 
 def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
-    """Who takes more, how much of it which component contributes, and how certain that is."""
+    """Who takes more, how certain that is, and where the other one saves and pays most."""
     most, least = (one, other) if one.total >= other.total else (other, one)
     proven = pair is not None and pair.verdict in PROVEN
     certainty = "a significant difference" if proven else "not proven to differ"
@@ -28,8 +28,11 @@ def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
     steps = _steps(least, most)
     if not proven or not steps:
         return f"{text}."
-    name = max(steps, key=lambda name: steps[name])
-    return f"{text}; {name} contributes most ({steps[name]:+.0f})."
+    saved, paid = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
+    text += f": {least.label} saves {steps[saved]:.0f} cycles of {saved}"
+    if steps[paid] < 0:
+        text += f" and pays {-steps[paid]:.0f} of {paid}"
+    return f"{text}."
 
 
 def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
