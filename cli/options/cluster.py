@@ -65,7 +65,8 @@ NODE_CHANGES = (
     click.option(
         "--allow-node-changes",
         is_flag=True,
-        help="Allow changing NIC features of nodes; they are restored.",
+        help="Allow changing NIC features of nodes (they are restored), and Services in the rules"
+        " of all nodes (services.count; they are deleted).",
     ),
 )
 KUBERNETES = (

@@ -19,6 +19,7 @@ from cnibench.errors import ClusterError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import CURRENT, Profile, builtin
+from cnibench.model.units import plural
 from cnibench.testbed.capabilities.consent import Consent
 from cnibench.testbed.capabilities.ownership import Leftover
 
@@ -46,6 +47,14 @@ class GuardedCluster(PresentCluster, Consent):
                 f" '{self.access.context}'",
                 "--allow-node-changes allows it: the old values are saved on the node's disk first"
                 " and restored afterwards, even if cnibench is killed",
+            )
+        services = max((one.services.count for one in asked if one and one.services), default=0)
+        if services and not self.allowed.node_changes:
+            raise safety.RefusedError(
+                f"services.count would add {plural(services, 'Service')} to the rules of all nodes"
+                f" of the context '{self.access.context}'",
+                "--allow-node-changes allows it: they are deleted after each cell, and 'cnibench"
+                " clean' deletes what a killed run left",
             )
 
     def preview(

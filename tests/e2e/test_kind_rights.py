@@ -158,7 +158,7 @@ def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed
     measured = cnibench(
         "run", *user, "--cni", "current", "--placement", "inter", "--path", "pod,clusterip",
         *(word for one in work for word in ("--workload", one)), *RUN,
-        "--pull-secret", SECRET, cwd=tmp_path,
+        "--pull-secret", SECRET, "--allow-node-changes", cwd=tmp_path,
     )  # fmt: skip
     assert "may not" not in measured.stderr
     cnibench("doctor", *user, "--toleration", "all", cwd=tmp_path)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cnibench.clusters.existing import ExistingCluster
@@ -184,8 +185,12 @@ def test_nodes_are_changed_only_where_that_was_allowed() -> None:
         safety.RefusedError, match="would change the NICs of nodes of the context 'production'"
     ):
         cluster.permit([*harmless, cell])
-    cluster.permit(harmless)
-    ExistingCluster(Options(cluster=ClusterOptions(allow_node_changes=True))).permit([cell])
+    services = msgspec.structs.replace(cell, params={"services.count": 1000})
+    with pytest.raises(safety.RefusedError, match="would add 1000 Services to the rules of all"):
+        cluster.permit([*harmless, services])
+    cluster.permit([*harmless, msgspec.structs.replace(cell, params={"services.count": 0})])
+    allowed = ExistingCluster(Options(cluster=ClusterOptions(allow_node_changes=True)))
+    allowed.permit([cell, services])
 
 
 def test_images_and_names_of_a_run_are_made_in_one_place() -> None:
