@@ -55,7 +55,7 @@ class Request:
 
 def profile_problems(plan: Plan) -> list[Problem]:
     """What the profiles of the plan lack on this machine."""
-    cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.ip))
+    cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.families))
     asked = profiles_of(plan)
     return [problem for item in asked.values() for problem in cluster.check(item)]
 
@@ -209,7 +209,7 @@ def _options(plan: Plan, *, keep: bool, cluster: ClusterOptions, in_vm: bool = F
         wire_offload=plan.wire_offload,
         wire_rate=plan.wire_rate,
         congestion_control=plan.congestion_control,
-        ip=plan.ip,
+        ip=plan.families,
         pairs=plan.pairs,
         settings=plan.settings,
         keep=keep,

@@ -136,6 +136,31 @@ def test_cells_are_all_combinations_once() -> None:
     assert expected_seconds(found, WORKLOADS, 10, 2) == 12 * len(found)
 
 
+def test_a_workload_may_have_ip_families_of_its_own() -> None:
+    """Its profiles are deployed with all families of the plan."""
+    plan = build_plan(
+        {
+            "workload": [
+                {"name": "tcp-rr"},
+                {"name": "tcp-stream", "ip": [4, 6]},
+                {"name": "http", "ip": 6},
+            ],
+            "windows": ["speed"],
+            "placement": ["inter"],
+        }
+    )
+    assert plan.families == (4, 6)
+    made, notes = cells(plan, providers("workloads"), {"flannel": builtin()["flannel"]})
+    assert sorted((one.workload, one.ip) for one in made) == [
+        ("http", 6),
+        ("tcp-rr", 4),
+        ("tcp-stream", 4),
+        ("tcp-stream", 6),
+    ]
+    assert notes == []
+    assert build_plan({"workload": ["tcp-rr"]}).families == (4,)
+
+
 def test_an_unsupported_address_family_is_left_out_and_reported() -> None:
     found, notes = cells(Plan(ip=(4, 6)), WORKLOADS, {"a": profile("a"), "b": profile("b", (4, 6))})
     assert {(cell.label, cell.ip) for cell in found} == {("a", 4), ("b", 4), ("b", 6)}

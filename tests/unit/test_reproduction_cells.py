@@ -49,6 +49,7 @@ def rows(panel: Panel, cell: Cell, seed: int) -> Iterator[Result | Cpp]:
         "workload": cell.workload,
         "params": {**cell.params, **more},
         "mtu": cell.mtu,
+        "ip": cell.ip,
         "wire_offload": "vxlan" if wire == "default" else wire,
         "reading": more,
     }
@@ -59,7 +60,7 @@ def rows(panel: Panel, cell: Cell, seed: int) -> Iterator[Result | Cpp]:
     if cell.window == "cpp":
         table = cycles(cell.profile, {name: values(20.0, 8, seed=seed) for name in PARTS})
         where = {"placement": cell.placement, "workload": cell.workload, "params": cell.params}
-        yield msgspec.structs.replace(table, mtu=cell.mtu, **where)
+        yield msgspec.structs.replace(table, mtu=cell.mtu, ip=cell.ip, **where)
 
 
 @pytest.fixture(scope="module", params=["bruijn2017", "makowski2018", "qi2021"])
@@ -99,6 +100,30 @@ def test_every_point_has_a_value(measured: tuple[str, Analysis]) -> None:
                 assert one.ours is not None, (figure.called, panel.title, one)
             if panel.kind == "lines" and panel.over in figure.reduce:
                 assert sorted({one.at for one in found}) == figure.reduce[panel.over]  # type: ignore[type-var]
+
+
+def test_a_panel_takes_the_values_of_its_ip_family(empty_analysis: Analysis) -> None:
+    (figure,) = (one for one in figures("bruijn2017").figures if one.called == "Chapter 8")
+    both = [panel for panel in figure.panels if panel.ip]
+    assert {panel.ip for panel in both} == {4, 6}
+    how = {
+        "placement": "inter",
+        "workload": "iperf3-tcp",
+        "params": {"streams": 1, "offload.pods": "default"},
+    }
+    at = {4: 1e9, 6: 2e9}
+    measured = [result("host", values(rate, 8), ip=ip, **how) for ip, rate in at.items()]
+    for panel in both:
+        for known, expected in ((measured, at[panel.ip or 4] / 1e9), (measured[:1], None)):
+            (one,) = (
+                one
+                for one in points(panel, msgspec.structs.replace(empty_analysis, results=known))
+                if one.series == "host to host"
+            )
+            if expected is None and panel.ip == 6:
+                assert (one.ours, one.why) == (None, "not measured over IPv6")
+            else:
+                assert one.ours == pytest.approx(at[panel.ip or 4] / 1e9, rel=0.05)
 
 
 def test_every_claim_is_judged(measured: tuple[str, Analysis]) -> None:

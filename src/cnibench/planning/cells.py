@@ -35,18 +35,20 @@ def cells(
     """
     works = list(_works(plan.workload, workloads))
     most = sum(
-        len(work.placement or plan.placement) * len(work.windows or plan.windows)
+        len(work.placement or plan.placement)
+        * len(work.windows or plan.windows)
+        * len(work.ip or plan.ip)
         for work, _ in works
     )
-    total = len(profiles) * len(plan.path) * len(plan.ip) * plan.pairs * most
+    total = len(profiles) * len(plan.path) * plan.pairs * most
     if total > MOST:
         raise UsageError(f"the plan has {total} cells", f"at most {MOST}; sweep fewer values")
     found, notes = [], []
     for label, profile in profiles.items():
-        families = [ip for ip in plan.ip if ip in profile.features.ip]
+        families = [ip for ip in plan.families if ip in profile.features.ip]
         notes += [
             f"{label}: no IPv{ip}, the profile does not support it"
-            for ip in plan.ip
+            for ip in plan.families
             if ip not in families
         ]
         for work, params in works:
@@ -56,7 +58,7 @@ def cells(
             for placement, path, ip, window, pair in itertools.product(
                 work.placement or plan.placement,
                 plan.path,
-                families,
+                [ip for ip in work.ip or plan.ip if ip in families],
                 [w for w in plan.windows if w in (work.windows or plan.windows)],
                 range(plan.pairs),
             ):

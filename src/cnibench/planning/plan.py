@@ -79,7 +79,7 @@ class Work(Strict):
     """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give
     all combinations.
 
-    Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``,
+    Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``, ``ip``,
     ``duration`` and ``blocks`` are this workload's own, where given, instead of the plan's;
     ``only`` names the labels (or patterns) that it is for; empty: all.
     """
@@ -90,6 +90,7 @@ class Work(Strict):
     only: tuple[str, ...] = ()
     placement: Annotated[tuple[Placement, ...], Field(min_length=1)] | None = None
     windows: Annotated[tuple[Window, ...], Field(min_length=1)] | None = None
+    ip: Annotated[tuple[Literal[4, 6], ...], Field(min_length=1)] | None = None
     duration: Annotated[Seconds, Field(ge=0.2, le=LONGEST)] | None = None
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] | Literal["auto"] | None = None
 
@@ -99,9 +100,9 @@ class Work(Strict):
         """A single value where a list is meant."""
         if not isinstance(data, dict):
             return data
-        lists = ("placement", "windows", "only")
+        lists = ("placement", "windows", "only", "ip")
         return {
-            key: [value] if key in lists and isinstance(value, str) else value
+            key: [value] if key in lists and isinstance(value, str | int) else value
             for key, value in data.items()
         }
 
@@ -234,6 +235,12 @@ class Plan(Strict):
         ):
             raise ValueError("a value occurs twice in placement, path, windows, ip or proxy")
         return self
+
+    @property
+    def families(self) -> tuple[Literal[4, 6], ...]:
+        """The IP families of the plan and of its workloads: what profiles are deployed with."""
+        own = (family for work in self.workload for family in work.ip or ())
+        return tuple(dict.fromkeys((*self.ip, *own)))
 
     def seeded(self) -> Plan:
         """This plan with a seed: its own, or a new one."""

@@ -61,6 +61,7 @@ class Panel(Strict):
     placement: Literal["intra", "inter"]
     params: Params = {}
     wire_offload: str = Field(default="", description="the wire's model; empty: any")
+    ip: Literal[4, 6] | None = Field(default=None, description="the IP family; empty: the plan's")
     components: dict[str, tuple[str, ...]] = {}
     differs: str = ""
     series: tuple[Series, ...] = Field(min_length=1)

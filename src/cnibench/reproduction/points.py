@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -77,7 +78,7 @@ def _point(panel: Panel, series: Series, at: str | float, analysis: Analysis) ->
     found = places(analysis, asked)
     for place in found:
         complete(place, analysis)
-        if panel.wire_offload in ("", place.conditions.get("wire_offload")):
+        if _here(panel, place.conditions):
             middle, low, high, n = interval(
                 place.series[series.profile], analysis.level, counted(asked)
             )
@@ -92,8 +93,17 @@ def _point(panel: Panel, series: Series, at: str | float, analysis: Analysis) ->
     return msgspec.structs.replace(point, why=_why(panel, series, analysis, bool(found)))
 
 
+def _here(panel: Panel, conditions: Mapping[str, Any]) -> bool:
+    return panel.wire_offload in ("", conditions.get("wire_offload")) and panel.ip in (
+        None,
+        conditions.get("ip"),
+    )
+
+
 def _why(panel: Panel, series: Series, analysis: Analysis, elsewhere: bool) -> str:
     """Why a run has no value at a point."""
+    if elsewhere and panel.ip:
+        return f"not measured over IPv{panel.ip}"
     if elsewhere:
         return f"not measured with the wire's offload model '{panel.wire_offload}'"
     for one in analysis.failures:

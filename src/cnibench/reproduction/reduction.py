@@ -58,7 +58,9 @@ def _works(study: Figures, chosen: Sequence[Figure], plan: Plan) -> Iterator[Wor
 def _work(
     study: Figures, figure: Figure, panel: Panel, work: Work, names: Sequence[str], params: Params
 ) -> Work:
-    own = {} if figure.blocks in (None, study.reduced.blocks) else {"blocks": figure.blocks}
+    own: dict[str, object] = {"ip": panel.ip} if panel.ip else {}
+    if figure.blocks not in (None, study.reduced.blocks):
+        own["blocks"] = figure.blocks
     return Work.model_validate(
         {
             "name": work.name,
@@ -79,6 +81,7 @@ def fits(panel: Panel, series: Series, plan: Plan, work: Work, given: Params) ->
         work.name == panel.workload
         and panel.placement in (work.placement or plan.placement)
         and panel.window in (work.windows or plan.windows)
+        and (panel.ip or plan.ip[0]) in (work.ip or plan.ip)
         and (not work.only or any(fnmatch.fnmatchcase(series.profile, one) for one in work.only))
         and all(_is(given, key, value) for key, value in panel.asked(series).items())
         and (panel.kind != "lines" or panel.over in given)

@@ -148,7 +148,7 @@ def _loosened(schema: dict[str, Any]) -> dict[str, Any]:
     plan, work = schema["properties"], schema["$defs"]["Work"]["properties"]
     lists: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
         (plan, ("cni", "placement", "path", "windows", "ip")),
-        (work, ("placement", "windows", "only")),
+        (work, ("placement", "windows", "only", "ip")),
     )
     units = ("duration", "warmup", "wire_rate", "target_ci", "resolution", "budget")
     for place, key in (*((plan, key) for key in units), (work, "duration")):
