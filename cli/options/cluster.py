@@ -65,8 +65,8 @@ NODE_CHANGES = (
     click.option(
         "--allow-node-changes",
         is_flag=True,
-        help="Allow changing NIC features of nodes (they are restored), and Services in the rules"
-        " of all nodes (services.count; they are deleted).",
+        help="Allow changes to NIC features of nodes, and Services that kube-proxy writes on all"
+        " nodes (services.count). Both are undone.",
     ),
 )
 KUBERNETES = (

@@ -72,6 +72,9 @@ def test_the_sentence_names_a_cause_only_where_the_difference_is_proven(found: M
     )
     assert waterfall.sentence(one, other, pair(found, "b-better")) == proven
     assert waterfall.sentence(other, one, pair(found, "a-better")) == proven
+    modelled = structs.replace(pair(found, "b-better"), basis="additive model")
+    said = waterfall.sentence(one, other, modelled)
+    assert said == proven.replace("difference)", "difference, assuming normal noise)")
     open_ = "flannel takes 353 cycles per packet, cilium 160 (not proven to differ)."
     assert waterfall.sentence(one, other, pair(found, "inconclusive")) == open_
     assert waterfall.sentence(one, other, None) == open_.replace("proven to differ", "tested")

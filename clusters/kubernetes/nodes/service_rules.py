@@ -24,7 +24,7 @@ _SCRIPTS = {
 for tool in iptables-nft ip6tables-nft iptables-legacy ip6tables-legacy; do
   $tool-save 2>/dev/null | sed -n '/^\\*nat/,/^COMMIT/p' | grep '^-A KUBE-SERVICES '
 done |
-  grep -o "$1/[a-z0-9.-]*" | sort -u""",
+  grep -o "\\"$1/[a-z0-9.-]*" | sort -u""",
     "nftables": """
 for family in ip ip6; do nft list table $family kube-proxy 2>/dev/null; done |
   grep -o "goto service-[A-Z0-9]*-$1/[a-z0-9.-]*" | sed 's/^goto service-[A-Z0-9]*-//' | sort -u""",
@@ -83,10 +83,11 @@ def wait_known(
             if not found if gone else len(found) == len(addresses):
                 break
             if time.monotonic() > end:
+                which = "deleted Services still" if gone else "Services"
                 raise LimitError(
-                    f"node {node.name} has {len(found)} of {len(addresses)} Services by {proxy}"
-                    f" after {limit:.0f} s" + (", and they are deleted" if gone else ""),
-                    "does kube-proxy run?",
+                    f"node {node.name}: {len(found)} of {len(addresses)} {which} have rules"
+                    f" ({proxy}) after {limit:.0f} s",
+                    "does kube-proxy, or what takes its place, run on that node?",
                 )
             # A look at many rules takes the CPU time that writing them needs.
             time.sleep(max(_PAUSE, time.monotonic() - began))

@@ -24,7 +24,7 @@ CONDITION = "cnibench.io/condition"  # label: which condition made the object
 _OURS = f"{CONDITION}=services"
 _PORT, _TARGET = 80, 8080
 # RFC 2544 and RFC 3849: no Pod has such an address.
-_NOBODY = {4: ("198.18.0.0", 1 << 17), 6: ("2001:db8::", 1 << 20)}
+NOBODY = {4: ("198.18.0.0", 1 << 17), 6: ("2001:db8::", 1 << 20)}
 _AT_ONCE = 8  # requests
 _QUICK, _EACH = 60.0, 0.05  # s for nothing, and for each object or endpoint
 _T = TypeVar("_T")
@@ -32,7 +32,9 @@ _T = TypeVar("_T")
 
 @contextlib.contextmanager
 def applied(deployment: MeasuredPods, asked: Services) -> Iterator[list[Object]]:
-    """They, for the block; one record. Raises UnsupportedError, LimitError, ClusterError."""
+    """The Services of a condition, for the block; one record. Raises UnsupportedError, LimitError,
+    ClusterError.
+    """
     record = {"condition": "services", **asked.model_dump(mode="json"), "proxy": deployment.proxy}
     if not asked.count:
         yield [{**record, "found": {}, "seconds": 0.0}]
@@ -87,7 +89,7 @@ def service(making: Making, family: int, number: int) -> Object:
 
 def endpoints(making: Making, family: int, number: int, count: int) -> Object:
     """``count`` endpoints of Service ``number`` that no Pod is."""
-    base, size = _NOBODY[family]
+    base, size = NOBODY[family]
     first = number * count
     addresses = [
         str(ipaddress.ip_address(base) + each % size) for each in range(first, first + count)

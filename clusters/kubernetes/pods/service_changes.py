@@ -19,7 +19,6 @@ from cnibench.testbed.capabilities.service_changes import Change, Coming
 from cnibench.testbed.deployment import undone
 
 _LIMIT = 60.0  # s: kube-proxy writes at most once in minSyncPeriod, which is 1 s by default
-_NOBODY = {4: "198.18.0.1", 6: "2001:db8::1"}  # RFC 2544 and RFC 3849: no Pod has such an address
 
 
 @contextlib.contextmanager
@@ -40,7 +39,7 @@ def changing(
     )
     bare = {key: value for key, value in service["spec"].items() if key != "selector"}
     nobody = other_services.endpoint_slice(
-        service["metadata"], family, [_NOBODY[family]], port, name
+        service["metadata"], family, [other_services.NOBODY[family][0]], port, name
     )
     nobody["ports"][0]["name"] = bare["ports"][0]["name"]
     made: dict[str, str] = {}  # path to UID

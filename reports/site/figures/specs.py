@@ -30,6 +30,7 @@ SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the par
 NOBODY, OPEN = "#7a7a7a", "#b07c00"  # no difference, and what is not decided
 _ROW = 30  # pixels a bar
 _LONG = 470  # pixels of a place's name, which differs from others at its end
+# of the verdicts: for one side, for the other, no difference, open
 _SIDES = ("triangle-right", "triangle-left", "circle", "cross")
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
@@ -189,9 +190,7 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequ
     scale = {"type": "log", "nice": False, "padding": 12}
     said = [row["verdict"] for row in rows]
     color = _color("verdict", verdicts, (*better, NOBODY, OPEN), said)
-    shape = _color(
-        "verdict", verdicts, ("triangle-right", "triangle-left", "circle", "cross"), said
-    )
+    shape = _color("verdict", verdicts, _SIDES, said)
     tip = [_tip("where"), _tip("shown", axis), _tip("verdict")]
     one = {
         "mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY},

@@ -21,6 +21,8 @@ def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
     most, least = (one, other) if one.total >= other.total else (other, one)
     proven = pair is not None and pair.verdict in PROVEN
     certainty = "a significant difference" if proven else "not proven to differ"
+    if proven and pair and pair.basis == "additive model":
+        certainty += ", assuming normal noise"
     text = (
         f"{most.label} takes {most.total:.0f} cycles per packet, {least.label} {least.total:.0f}"
         f" ({certainty if pair else 'not tested'})"

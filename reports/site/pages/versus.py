@@ -23,7 +23,7 @@ from cnibench.reports.site.figures import specs, waterfall
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.places import FAILED_OFTEN, Place
 
-_MODEL, _ASSUMES = "additive model", "assumes normal noise"
+_ASSUMES = "assumes normal noise"
 MOST = 120  # pairs with a page of their own: those of 15 profiles
 _MEANING = {
     "a-better": "{a} is better",
@@ -77,7 +77,7 @@ def versus(
     modelled = False
     for place in places:
         results = {row.label: row.result for row in place.rows}
-        pair = _pair(material, place, a, b)
+        pair = _pair(material, place, a, b, place.group.metric)
         if a not in results or b not in results or pair is None:
             continue
         verdict = (
@@ -89,7 +89,7 @@ def versus(
         count[FAILED_OFTEN if failing else verdict] += 1
         said = _MEANING[verdict].format(a=a, b=b)
         often = "".join(f"; {one} {FAILED_OFTEN}" for one in sorted(failing))
-        modelled = modelled or (pair.basis == _MODEL and verdict in PROVEN)
+        modelled = modelled or (pair.basis == "additive model" and verdict in PROVEN)
         rows.append(_row(place, results[a], results[b], pair, a, said + often))
         if pair.ratio is not None and pair.ci_low is not None and pair.ci_high is not None:
             bars.append(_bar(place, pair, a, rows[-1][3], said))
@@ -106,16 +106,13 @@ def versus(
     )
 
 
-def _pair(material: Material, place: Place, a: str, b: str) -> Pair | None:
+def _pair(material: Material, place: Place, a: str, b: str, metric: str) -> Pair | None:
     key = place_of(place.group)
     return next(
         (
             p
             for p in material.analysis.pairs
-            if {p.a, p.b} == {a, b}
-            and p.metric == place.group.metric
-            and not p.reading
-            and place_of(p) == key
+            if {p.a, p.b} == {a, b} and p.metric == metric and not p.reading and place_of(p) == key
         ),
         None,
     )
@@ -132,7 +129,7 @@ def _row(place: Place, one: Result, other: Result, pair: Pair, a: str, verdict: 
         human(one.median, unit),
         human(other.median, unit),
         ratio(pair, a),
-        _ASSUMES if pair.basis == _MODEL else p_value(pair.p_holm),
+        _ASSUMES if pair.basis == "additive model" else p_value(pair.p_holm),
         str(pair.n),
         verdict,
     ]
@@ -205,15 +202,7 @@ def _steps(material: Material, place: Place, a: str, b: str) -> Steps | None:
     rows = {row.label: row for row in place.cycles}
     if a not in rows or b not in rows:
         return None
-    key = place_of(place.group)
-    pair = next(
-        (
-            p
-            for p in material.analysis.pairs
-            if {p.a, p.b} == {a, b} and p.metric == "cycles_per_packet" and place_of(p) == key
-        ),
-        None,
-    )
+    pair = _pair(material, place, a, b, "cycles_per_packet")
     known = [material.looks[label] for label in (a, b)]
     return Steps(
         waterfall.sentence(rows[a], rows[b], pair),
