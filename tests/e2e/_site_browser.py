@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -61,9 +62,18 @@ class Visit:
         plots = self.page.locator(".plot:visible")
         for number in range(plots.count()):
             plots.nth(number).scroll_into_view_if_needed()
-        self.page.wait_for_function(
+        self.wait(
             "[...document.querySelectorAll('.plot')].every(p => !p.offsetParent || p.dataset.ready)"
         )
+
+    def wait(self, condition: str) -> None:
+        """Until that expression is true. wait_for_function evaluates it by eval() from the second
+        time on, which the Content-Security-Policy of our pages refuses.
+        """
+        end = time.monotonic() + LIMIT / 1000
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < end, condition
+            self.page.wait_for_timeout(20)
 
     def close(self) -> None:
         self.context.close()

@@ -117,7 +117,7 @@ def test_filters_and_scale_work(visit: Any) -> None:
     page.locator("input[name=profile][value=flannel]").uncheck()
     one.draw()
     assert page.locator("#matrix tr[data-profile=flannel]:visible").count() == 0
-    page.wait_for_function(
+    one.wait(
         "[...document.querySelectorAll('.plot svg')].every(s => !s.textContent.includes('flannel'))"
     )
     assert "4 profiles" in page.locator("#shown").inner_text()

@@ -99,6 +99,6 @@ def test_a_server_that_is_stopped_marks_its_sample_and_no_other(tmp_path: Path, 
     assert left_out["left_out"] > 0
     if stop is once:
         total = sum(one["seconds"] for one in stalls[victim["label"]]["stalls"])
-        assert 0.2 < total < 0.6  # the turns of one of two cells in a second
+        assert 0 < total < 1.0  # of the second, only the turns of that cell
     assert "netserver was stopped for" in (run / "report.md").read_text()
     assert "netserver was stopped for" in " ".join(said.split())
