@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
@@ -53,7 +54,23 @@ def runs_option(name: str, help: str) -> Callable[[F], F]:
     )
 
 
+def _address(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """The address of a folder of the Web, with a slash at its end."""
+    if value and not re.fullmatch(r"https?://[^\s\"'<>?#]+", value):
+        raise click.BadParameter(
+            "give an address such as https://example.org/results/", ctx, option
+        )
+    return value and value.rstrip("/") + "/"
+
+
 # Options that several commands have.
+url_option = click.option(
+    "--url",
+    default="",
+    metavar="URL",
+    callback=_address,
+    help="Where the pages will be published; links to them then show a picture in chats and posts.",
+)
 folder_option = runs_option("--folder", "Directory that contains the run directories.")
 out_option = runs_option("--out", "Directory for run directories.")
 file_option = click.option(

@@ -5,15 +5,16 @@ the bundles themselves.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnibench import __version__
 from cnibench.model.cell import SCHEMA
+from cnibench.model.units import plural
 from cnibench.reports._escape import plain
-from cnibench.reports._page import environment, flame
+from cnibench.reports._page import card, environment, flame
 from cnibench.reports.board import entry, flames, history
 from cnibench.reports.board.data import board_data
 from cnibench.reports.board.entry import Entry
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent / "templates"
 _SITE = Path(__file__).parents[1] / "site" / "templates"
+CARD = "Which CNI?"
 _LONGEST = 4000  # characters of a string from a bundle on a page
 _ASSETS = (_SITE / "site.css", _HERE / "board.css", _HERE / "ranking.js", _HERE / "board.js")
 
@@ -38,8 +40,9 @@ def check(folder: Path) -> tuple[int, list[Refusal]]:
     return len(found), refused
 
 
-def build(folder: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
+def build(folder: Path, out: Path, *, force: bool = False, url: str = "") -> dict[str, Any]:
     """The board of the repository ``folder`` in the folder ``out``, in place of an older one there.
+    ``url`` is where it will be published, '' where links to it need no picture.
 
     Returns {schema, out, bundles, testbeds, refused, pages, kept, bytes}. Raises UsageError and
     InputError as the site does.
@@ -47,7 +50,7 @@ def build(folder: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
     place.check(out)
     found, refused = accepted(folder, entry.of)
     with place.drafted(out) as draft:
-        pages = _write(folder, found, refused, draft)
+        pages = _write(folder, found, refused, draft, url)
         runs = [one.verified.run for one in found]
         placed = place.place(draft, out, runs, force=force)
     return {
@@ -63,7 +66,7 @@ def build(folder: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
 
 
 def _write(
-    folder: Path, found: Sequence[Found], refused: Sequence[Refusal], draft: Path
+    folder: Path, found: Sequence[Found], refused: Sequence[Refusal], draft: Path, url: str
 ) -> list[str]:
     for asset in _ASSETS:
         shutil.copyfile(asset, draft / asset.name)
@@ -76,9 +79,12 @@ def _write(
     entries.sort(key=lambda item: item[1].finished, reverse=True)
     script = script_json(board_data([(one, shown, page) for one, shown, page in entries]))
     (draft / "data.js").write_text(f"window.cnibenchBoard={script};\n", encoding="utf-8")
-    common = {"version": __version__}
+    said = _said(entries)
+    if url:
+        card.write(draft, CARD, said)
+    common = {"version": __version__, "url": url, "card_says": f"{CARD} {said}"}
     pages = ["index.html"]
-    histories = _histories(folder, entries, draft)
+    histories = _histories(folder, entries, draft, common)
     pages += histories.values()
     index = _templates().get_template("board.html")
     (draft / "index.html").write_text(
@@ -87,7 +93,7 @@ def _write(
     )
     template = _templates().get_template("bundle.html")
     for one, shown, page in entries:
-        pages += _flames(one, shown, page, draft)
+        pages += _flames(one, shown, page, draft, common)
         (draft / "bundles" / f"{page}.html").write_text(
             template.render(found=one, entry=shown, page=page, top="../", **common),
             encoding="utf-8",
@@ -98,7 +104,19 @@ def _write(
     return pages
 
 
-def _flames(one: Found, shown: Entry, page: str, draft: Path) -> list[str]:
+def _said(entries: Sequence[tuple[Found, Entry, str]]) -> str:
+    """What the board has, in a sentence."""
+    cnis = {name for _, shown, _ in entries for name in shown.cnis}
+    testbeds = {found.testbed for found, _, _ in entries}
+    return (
+        f"{plural(len(cnis), 'CNI profile')} in {plural(len(entries), 'published run')} on"
+        f" {plural(len(testbeds), 'testbed')}, ranked by what matters to you."
+    )
+
+
+def _flames(
+    one: Found, shown: Entry, page: str, draft: Path, common: Mapping[str, str]
+) -> list[str]:
     """The pages of its flame graphs."""
     template = _templates().get_template("flame.html")
     written = []
@@ -107,7 +125,7 @@ def _flames(one: Found, shown: Entry, page: str, draft: Path) -> list[str]:
             name = f"bundles/{page}-{number}.html"
             graph = flames.unpacked(row.flame)
             (draft / name).write_text(
-                template.render(flame=graph, found=one, page=page, top="../", version=__version__),
+                template.render(flame=graph, found=one, page=page, top="../", **common),
                 encoding="utf-8",
             )
             written.append(name)
@@ -115,7 +133,10 @@ def _flames(one: Found, shown: Entry, page: str, draft: Path) -> list[str]:
 
 
 def _histories(
-    folder: Path, entries: Sequence[tuple[Found, Entry, str]], draft: Path
+    folder: Path,
+    entries: Sequence[tuple[Found, Entry, str]],
+    draft: Path,
+    common: Mapping[str, str],
 ) -> dict[str, str]:
     """The page of each testbed with several runs, by its name."""
     testbeds: dict[str, list[tuple[Found, str]]] = {}
@@ -131,8 +152,7 @@ def _histories(
         pages = {one.verified.run: page for one, page in lots}
         found = history.of(folder, [one for one, _ in lots])
         (draft / written[name]).write_text(
-            template.render(one=found, pages=pages, top="../", version=__version__),
-            encoding="utf-8",
+            template.render(one=found, pages=pages, top="../", **common), encoding="utf-8"
         )
     return written
 

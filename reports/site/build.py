@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
-from cnibench.reports._page import environment, flame
+from cnibench.reports._page import card, environment, flame
 from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.figures import flames
 from cnibench.reports.site.figures.charts import Gallery, library, picture
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js", "tables.js")
+CARD = "Which CNI for me?"
 
 
 def build(
@@ -42,24 +43,26 @@ def build(
     allow_different: bool = False,
     baseline: str = "",
     force: bool = False,
+    url: str = "",
 ) -> dict[str, Any]:
     """The site of these runs in the folder ``out``, in place of an older one there; whatever else
     is in the folder stays.
 
     Without ``raw`` names and addresses are replaced by pseudonyms and raw data left out. ``force``
-    replaces edited and foreign files, too. Returns {schema, out, pages, charts, flames, kept,
-    removed, bytes}. Raises UsageError, InputError.
+    replaces edited and foreign files, too. ``url`` is where the site will be published, '' where
+    links to it need no picture. Returns {schema, out, pages, charts, flames, kept, removed, bytes}.
+    Raises UsageError, InputError.
     """
     folder.check(out)
     found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
     with folder.drafted(out) as draft:
-        written = _write(found, draft)
+        written = _write(found, draft, url)
         placed = folder.place(draft, out, [run.id for run in found.runs], force=force)
     changes = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
     return {"schema": SCHEMA, "out": str(out), **written, **changes}
 
 
-def _write(found: Material, out: Path) -> dict[str, Any]:
+def _write(found: Material, out: Path, url: str) -> dict[str, Any]:
     shown = pages(found)
     for name in _ASSETS:
         shutil.copyfile(_HERE / name, out / name)
@@ -69,7 +72,9 @@ def _write(found: Material, out: Path) -> dict[str, Any]:
     if drawn:
         (out / flames.FOLDER).mkdir()
         flame.assets(out)
-    files = _pages(shown, drawn, problems, out)
+    files = _pages(shown, drawn, problems, out, url)
+    if url:
+        card.write(out, CARD, *map(found.names.text, (shown.lead, shown.models())))
     _pictures(shown.gallery, out)
     return {"pages": files, "charts": len(shown.gallery.charts), "flames": len(drawn)}
 
@@ -123,7 +128,11 @@ def _templates() -> Environment:
     return environment(_HERE, lambda context, value: context["material"].names.text(value))
 
 
-def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path) -> list[str]:
+def _pages(
+    shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path, url: str
+) -> list[str]:
+    from markupsafe import escape
+
     claims = verdicts(shown.material)
     nav = [
         Link("index.html", "Overview"),
@@ -143,6 +152,8 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
         "flames": drawn,
         "problems": problems,
         "claims": claims,
+        "url": escape(url),  # names of machines in it are no pseudonyms
+        "card_says": f"{CARD} {shown.lead} {shown.models()}",
     }
     links = {one.label: one.link for one in shown.profiles}
     written = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from cnibench.cli.options.shared import url_option
 from cnibench.cli.output.printing import json_option, print_json
 from cnibench.errors import UsageError
 from cnibench.model.units import plural
@@ -29,8 +30,11 @@ from cnibench.model.units import plural
 @click.option(
     "--force", is_flag=True, help="Also replace edited pages and conflicting files of others."
 )
+@url_option
 @json_option
-def command(folder: Path, out: Path | None, check: bool, force: bool, as_json: bool) -> int:
+def command(
+    folder: Path, out: Path | None, check: bool, force: bool, url: str, as_json: bool
+) -> int:
     """Build the public board from a folder of bundles.
 
     DIR has one directory for each testbed, with bundles in it (TESTBED/*.cnibench). Each bundle is
@@ -52,7 +56,7 @@ def command(folder: Path, out: Path | None, check: bool, force: bool, as_json: b
             "refused": [{"path": one.path, "reason": one.reason} for one in found],
         }
     else:
-        written = board.build(folder, out, force=force)
+        written = board.build(folder, out, force=force, url=url)
     refused = written["refused"]
     if as_json:
         print_json(written)

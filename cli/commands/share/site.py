@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli.options.runs import runs_argument, several
-from cnibench.cli.options.shared import pooling_options
+from cnibench.cli.options.shared import pooling_options, url_option
 from cnibench.cli.output.integrity import check, first_lines, later, warn
 from cnibench.cli.output.printing import json_option, print_json
 
@@ -29,6 +29,7 @@ from cnibench.cli.output.printing import json_option, print_json
 @click.option(
     "--force", is_flag=True, help="Also replace edited pages and conflicting files of others."
 )
+@url_option
 @pooling_options
 @json_option
 def command(
@@ -38,6 +39,7 @@ def command(
     baseline: str,
     allow_different: bool,
     force: bool,
+    url: str,
     folder: Path,
     as_json: bool,
 ) -> int:
@@ -53,7 +55,13 @@ def command(
     problems = check(readers, raw=raw)
     first_lines(problems, err=as_json)
     written = build(
-        readers, out, raw=raw, allow_different=allow_different, baseline=baseline, force=force
+        readers,
+        out,
+        raw=raw,
+        allow_different=allow_different,
+        baseline=baseline,
+        force=force,
+        url=url,
     )
     status = later(readers, problems, err=as_json)
     warn(readers)
