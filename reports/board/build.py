@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnibench import __version__
+from cnibench.cpp import colors
 from cnibench.model.cell import SCHEMA
 from cnibench.model.units import plural
 from cnibench.reports._escape import plain
@@ -95,7 +96,9 @@ def _write(
     for one, shown, page in entries:
         pages += _flames(one, shown, page, draft, common)
         (draft / "bundles" / f"{page}.html").write_text(
-            template.render(found=one, entry=shown, page=page, top="../", **common),
+            template.render(
+                found=one, entry=shown, page=page, color=colors.color, top="../", **common
+            ),
             encoding="utf-8",
         )
         content = read_beneath(folder, one.path, LARGEST_FILE)

@@ -33,5 +33,9 @@ class Document:
 
 
 def text_of(value: object) -> str:
-    """A value of a run's records as text: strings as they are, anything else as JSON."""
+    """A value of a run's records as text: strings as they are, anything else as JSON, whole numbers
+    without a point.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, str) else json.dumps(value)

@@ -18,7 +18,7 @@ from cnibench.model.context import fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
 from cnibench.reports._numbers import Scale
-from cnibench.reports.document.parts import Section
+from cnibench.reports.document.parts import Section, text_of
 
 _FINE = 0.1  # a difference below this does not make one choose
 FAILED_OFTEN = "failed often"  # the position of who is not ranked for it
@@ -68,7 +68,7 @@ class Place:
 
     @property
     def params(self) -> str:
-        return ", ".join(f"{key} {value}" for key, value in self.group.params.items())
+        return ", ".join(f"{key} {text_of(value)}" for key, value in self.group.params.items())
 
     @property
     def scale(self) -> Scale:

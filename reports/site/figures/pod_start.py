@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from cnibench.model.units import human
 from cnibench.reports._numbers import Scale
@@ -14,6 +15,34 @@ from cnibench.reports.site.figures.points import by_label
 from cnibench.reports.site.places import Place
 from cnibench.reports.site.publication.validation import steps as steps_of
 
+# Steps by colour: those of the lab and of clusters, of which a run has one a row, or two that
+# never come together.
+_STEPS = (
+    ("sandbox", "sandbox-and-network"),
+    ("scheduled", "link"),
+    ("ip-allocation", "address"),
+    ("rest-of-cni-add", "routes"),
+    ("container", "policy", "delivery"),
+    ("ready", "rules-of-all"),
+    ("cni-add", "mapping", "plugin"),
+    ("first-packet",),
+)
+_MOST = len(specs.SHADES)
+
+
+def shades(names: Sequence[str]) -> dict[str, str]:
+    """The colour of each step, at most as many as there are. A step that is listed has the same one
+    on every site; others share what is left.
+    """
+    listed = {name: place for place, row in enumerate(_STEPS) for name in row}
+    taken = dict[int, str]()
+    for name in sorted(names, key=lambda one: one not in listed):
+        first = listed.get(name, 0)
+        free = ((first + step) % _MOST for step in range(_MOST))
+        if (place := next((one for one in free if one not in taken), None)) is not None:
+            taken[place] = name
+    return {name: specs.SHADES[place] for place, name in taken.items()}
+
 
 def chart(material: Material, place: Place) -> Chart | None:
     """The steps of a Pod's start, stacked: each step's median over all Pods of a profile."""
@@ -21,8 +50,8 @@ def chart(material: Material, place: Place) -> Chart | None:
     rows, table = [], []
     everywhere = list(
         dict.fromkeys(name for r in material.records.get("pods", []) for name in steps_of(r))
-    )[:8]
-    shade = dict(zip(everywhere, specs.SHADES, strict=False))  # one colour on the whole site
+    )[:_MOST]
+    shade = shades(everywhere)
     names = [
         name
         for name in everywhere

@@ -9,7 +9,7 @@ from typing import Any
 from cnibench.analysis.text.narrative import conditions, primary_groups
 from cnibench.model.coordinates import PLACE
 from cnibench.reports.document.build import document
-from cnibench.reports.document.parts import Document, Section
+from cnibench.reports.document.parts import Document, Section, text_of
 from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.figures import trends
 from cnibench.reports.site.figures.charts import Chart, Gallery, unique
@@ -208,7 +208,7 @@ def _named(one: Place, alike: Sequence[Place]) -> str:
     """The place's title, with those parameters in which places of its workload differ."""
     params = one.group.params
     own = [
-        f"{key} {value}"
+        f"{key} {text_of(value)}"
         for key, value in params.items()
         if len({str(other.group.params.get(key)) for other in alike}) > 1
     ]

@@ -23,6 +23,17 @@
     return boxes.every((box) => box.checked) ? null : new Set(boxes.filter((box) => box.checked).map((box) => box.value));
   }
 
+  // The names of places in lines of what fits into the width of a phone.
+  function wrap(spec, axis, room) {
+    if (axis.labelLimit <= room) return;
+    const part = "(.{1," + Math.floor(room / 7) + "})(?: +|$)";
+    const lines = (name) => name.replace(new RegExp(part, "g"), "$1\n").trim().split("\n").length;
+    axis.labelLimit = room;
+    axis.labelExpr = "split(trim(replace(datum.label, regexp('" + part + "', 'g'), '$1\\n')), '\\n')";
+    const places = Array.from(new Set(spec.data.values.map((row) => row.where)));
+    spec.height = places.length * (14 * Math.max(1, ...places.map(lines)) + 12);
+  }
+
   function draw(plot) {
     const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
     const profiles = chosen();
@@ -36,7 +47,7 @@
         const long = value.scale.domain.some((name) => name.length > 14);
         value.legend.columns = long && legend === 2 ? 1 : legend;
       }
-      if (value && value.labelLimit) value.labelLimit = Math.min(value.labelLimit, 0.4 * plot.clientWidth);
+      if (value && value.labelLimit) wrap(spec, value, 0.4 * plot.clientWidth);
       return value;
     });
     const turn = (drawn.get(plot) || { turn: 0 }).turn + 1;
