@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -55,7 +56,11 @@ def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str,
     s = context(
         deployment, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {})
     )
-    found = measure(s, provider("workloads", workload), []).findings
+    before = os.umask(0o022)
+    try:
+        found = measure(s, provider("workloads", workload), []).findings
+    finally:
+        os.umask(before)
     figures = values(found)
     assert set(figures) == METRICS_OF[workload]
     assert provider("workloads", workload).primary in figures
@@ -69,6 +74,9 @@ def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str,
     commands = json.loads((tmp_path / "commands.json").read_text())
     assert "client" in commands
     assert "warmup" not in commands
+    # A sample whose process is killed leaves them as they are.
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert [path for path, mode in modes.items() if mode & 0o077] == []
 
 
 def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path) -> None:
