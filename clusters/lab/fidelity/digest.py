@@ -49,12 +49,15 @@ def _modules(builder: type) -> set[str]:
     return found
 
 
-def _imports(name: str) -> Iterator[str]:
+@cache
+def _imports(name: str) -> tuple[str, ...]:
     """The modules that a module imports, and each name in them, which may be a module, too."""
-    for node in ast.walk(_tree(name)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{one.name}" for one in node.names)
+    return tuple(
+        found
+        for node in ast.walk(_tree(name))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for found in (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+    )
 
 
 @cache

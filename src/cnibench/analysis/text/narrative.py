@@ -49,17 +49,18 @@ def primary_groups(analysis: Analysis) -> list[Group]:
     """One group of labels for each place: that of its primary metric. Cycles are none: where only
     they were measured, nobody is known to be faster.
     """
-    metrics: dict[tuple[object, ...], list[str]] = {}
-    whole = [
-        group for group in analysis.groups if not group.reading and group.metric not in CPP_METRICS
-    ]
-    for group in whole:
-        metrics.setdefault(place_of(group), []).append(group.metric)
-    return [
-        group
-        for group in whole
-        if group.metric == main_metric(group.workload, metrics[place_of(group)], analysis.main)
-    ]
+    placed: dict[tuple[object, ...], list[Group]] = {}
+    for group in analysis.groups:
+        if not group.reading and group.metric not in CPP_METRICS:
+            placed.setdefault(place_of(group), []).append(group)
+    main = {
+        id(group)
+        for groups in placed.values()
+        for group in groups
+        if group.metric
+        == main_metric(group.workload, [one.metric for one in groups], analysis.main)
+    }
+    return [group for group in analysis.groups if id(group) in main]
 
 
 def primary_places(analysis: Analysis) -> list[Place]:
