@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
+
+_OBJECTS = 50_000  # new ones until the collector runs
 
 # The examples are made anew in a folder of their own where a test needs files: a fixture of the
 # whole test is no hazard then.
@@ -41,16 +44,28 @@ for _number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """The same examples: Hypothesis takes some from the literals of the modules of ours that are
+    imported by then, which are others in each worker and order of tests. On a fresh machine, it
+    also parses all of them first.
+    """
+    if settings().derandomize:
+        none = providers._local_constants
+        providers._get_local_constants = lambda: none
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Without the garbage collector: what is imported and collected stays to the end, and no test
-    waits for it to be looked at again.
+    waits for it to be looked at again, nor after each few objects of its own.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(_OBJECTS)
         gc.enable()
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
+import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,6 +18,21 @@ import pytest
 if TYPE_CHECKING:
     from cnibench.analysis import Analysis
     from tests.unit._tampering import Keys
+
+_MEMORY = Path("/dev/shm")
+_ROOM = 2 << 30  # bytes; all tests together write a fifth of it, and what passed is removed
+
+
+def _suitable(folder: Path) -> bool:
+    """With room, and with programs that may be executed."""
+    if not folder.is_dir() or shutil.disk_usage(folder).free < _ROOM:
+        return False
+    return not os.statvfs(folder).f_flag & os.ST_NOEXEC
+
+
+# Ten thousand folders take seconds to make on a disk, and no test needs them there.
+if _suitable(_MEMORY):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,28 +100,36 @@ def _unsynced() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _bundled_once(
+def _drawn_once(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """The script of every site is the same, and it takes a second of CPU time to bundle: one worker
-    does it for all.
+    """Many sites have the same charts, and the same script, which takes a second of CPU time to
+    bundle: the worker that needs one first draws it for all.
     """
     import vl_convert
 
-    bundle = vl_convert.javascript_bundle
-    file = tmp_path_factory.getbasetemp().parent / "vega.js"  # the folder of all workers
-
-    def bundled() -> str:
-        if not file.exists():
-            own = file.with_name(f"vega.js.{os.getpid()}")
-            own.write_text(bundle())
-            own.rename(file)
-        return file.read_text()
-
+    folder = tmp_path_factory.getbasetemp().parent  # of all workers
     with pytest.MonkeyPatch.context() as patched:
         if hasattr(request.config, "workerinput"):
-            patched.setattr(vl_convert, "javascript_bundle", bundled)
+            for name in ("javascript_bundle", "vegalite_to_svg", "svg_to_png"):
+                patched.setattr(vl_convert, name, _shared(getattr(vl_convert, name), folder))
         yield
+
+
+def _shared(draw: Callable[..., str | bytes], folder: Path) -> Callable[..., str | bytes]:
+    """``draw``, which keeps in the folder what it returned for the same arguments."""
+
+    def shared(*given: object, **named: object) -> str | bytes:
+        key = hashlib.sha256(json.dumps([given, named]).encode()).hexdigest()
+        file = folder / f"{draw.__name__}-{key}"
+        if not file.exists():
+            own = file.with_name(f"{file.name}.{os.getpid()}")
+            own.write_bytes(pickle.dumps(draw(*given, **named)))
+            own.rename(file)
+        drawn: str | bytes = pickle.loads(file.read_bytes())
+        return drawn
+
+    return shared
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ BANNED = re.compile(
     r"|(?:is|are) not whole|tells (?:no|nothing|nobody|its)|take over the results)\b",
     re.IGNORECASE,
 )
+_KINDS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def texts() -> Iterator[tuple[str, int, str]]:
@@ -30,26 +31,31 @@ def texts() -> Iterator[tuple[str, int, str]]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            documented = set() if name.startswith("cli/") else set(_docstrings(tree))
-            for node in ast.walk(tree):
-                if isinstance(node, ast.JoinedStr):
-                    parts = (p.value if isinstance(p, ast.Constant) else "x" for p in node.values)
-                    yield name, node.lineno, "".join(map(str, parts))
-                elif isinstance(node, ast.Constant) and id(node) not in documented:
-                    yield name, node.lineno, str(node.value)
+            for line, text in _strings(tree, documented=not name.startswith("cli/")):
+                yield name, line, text
         for path in sorted((ROOT / folder).rglob("*.html")):
             yield path.relative_to(ROOT).as_posix(), 1, path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", ROOT / "tox.ini", *sorted((ROOT / "docs").rglob("*.md"))):
         yield path.relative_to(ROOT).as_posix(), 1, path.read_text(encoding="utf-8")
 
 
-def _docstrings(tree: ast.Module) -> Iterator[int]:
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
-        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
-            first = node.body[0]
-            assert isinstance(first, ast.Expr)
-            yield id(first.value)
+def _strings(tree: ast.Module, *, documented: bool) -> Iterator[tuple[int, str]]:
+    """(line, text); without docstrings where they are ``documented``, since no user sees them."""
+    docstrings: set[int] = set()
+    for node in ast.walk(tree):  # what contains a docstring comes before it
+        if isinstance(node, ast.JoinedStr):
+            parts = (p.value if isinstance(p, ast.Constant) else "x" for p in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.lineno, node.value
+        elif (
+            documented
+            and isinstance(node, _KINDS)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        ):
+            docstrings.add(id(node.body[0].value))
 
 
 def test_no_text_for_users_has_an_idiom_of_our_own() -> None:
