@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import platform
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 
 from cnibench.registry import packages_of
 from cnibench.system.environment import path
 
-# Of programs that no workload and no collector declares.
+# Of programs that no kind of cluster, workload or collector declares.
 _DEBIAN: Mapping[str, str] = {
     "bpftool": "bpftool",
     "conntrack": "conntrack",
     "ethtool": "ethtool",
     "helm": "helm",
     "ip": "iproute2",
-    "ip6tables-restore": "iptables",
-    "ipset": "ipset",
     "iptables": "iptables",
     "iptables-legacy-restore": "iptables",
     "iptables-nft-restore": "iptables",
-    "iptables-restore": "iptables",
     "iptables-save": "iptables",
     "mount": "mount",
-    "nsenter": "util-linux",
     "ovs-vsctl": "openvswitch-switch",
     "ovs-vswitchd": "openvswitch-switch",
     "ping": "iputils-ping",
     "qemu-system-x86_64": "qemu-system-x86",
-    "ss": "iproute2",
     "sysctl": "procps",
-    "taskset": "util-linux",
     "tc": "iproute2",
     "tcpdump": "tcpdump",
     "unshare": "util-linux",
@@ -52,7 +47,8 @@ def install_command(tools: Iterable[str]) -> str:
     Debian has them.
     """
     system = _system()
-    names = {**_DEBIAN, **packages_of("workloads"), **packages_of("collectors")}
+    declared = (packages_of(package) for package in ("clusters", "workloads", "collectors"))
+    names = {**_DEBIAN, **ChainMap(*declared)}
     renamed = _UBUNTU if "ubuntu" in system else {}
     wanted = sorted(
         {renamed.get(package, package) for package in (names.get(tool, tool) for tool in tools)}

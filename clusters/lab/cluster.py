@@ -8,7 +8,7 @@ import itertools
 import os
 import platform
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,21 +26,13 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
 from cnibench.offload.nic import Nic
-from cnibench.registry import provider
+from cnibench.registry import packages_of, provider
 from cnibench.system import memory
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.service_changes import ServiceChanges
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire, lacking_family
 
-_TOOLS = {
-    "nsenter": "util-linux",
-    "iptables-restore": "iptables",
-    "ip6tables-restore": "iptables",
-    "ipset": "ipset",
-    "taskset": "util-linux",
-    "ss": "iproute2",
-}
 _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
 
@@ -50,6 +42,14 @@ class LabCluster(Cluster, CellLimits, Nics):
     """
 
     kind: ClassVar[str] = "lab"
+    tools: ClassVar[Mapping[str, str]] = {
+        "nsenter": "util-linux",
+        "iptables-restore": "iptables",
+        "ip6tables-restore": "iptables",
+        "ipset": "ipset",
+        "taskset": "util-linux",
+        "ss": "iproute2",
+    }
     deploys: ClassVar[type] = LabDeployment
     simultaneous: ClassVar[bool] = True
     concurrent: ClassVar[bool] = True
@@ -89,11 +89,9 @@ class LabCluster(Cluster, CellLimits, Nics):
                     f"sudo modprobe tcp_{name}, or ask for another with --congestion-control",
                 )
             )
-        packages = {package for tool, package in _TOOLS.items() if shutil.which(tool) is None}
-        for package in sorted(packages):
-            tools = ", ".join(
-                tool for tool, of in _TOOLS.items() if of == package and shutil.which(tool) is None
-            )
+        absent = [tool for tool in self.tools if shutil.which(tool) is None]
+        for package in sorted({self.tools[tool] for tool in absent}):
+            tools = ", ".join(tool for tool in absent if self.tools[tool] == package)
             problems.append(Problem("", f"the program {tools}", f"sudo apt-get install {package}"))
         return problems
 
@@ -124,7 +122,7 @@ class LabCluster(Cluster, CellLimits, Nics):
                     f"there are: {', '.join(kernel.FEATURES)}",
                 )
             if not kernel.found(needs).get(need, False):
-                problems.append(self._lacks(profile.name, kernel.FEATURES[need]))
+                problems.append(self._lacks(profile.name, need))
         for program, package in builder.programs.items():
             if shutil.which(program) is None:
                 problems.append(
@@ -175,7 +173,12 @@ class LabCluster(Cluster, CellLimits, Nics):
                 )
         return ""
 
-    def _lacks(self, name: str, feature: kernel.Feature) -> Problem:
+    def _lacks(self, name: str, need: str) -> Problem:
+        feature, program = kernel.FEATURES[need], kernel.program(need)
+        if program and shutil.which(program) is None:  # whether the kernel has it is not known
+            package = {**packages_of("workloads"), **self.tools}.get(program, program)
+            remedy = f"sudo apt-get install {package}"
+            return Problem(name, f"the program {program} ({feature.words})", remedy)
         if os.geteuid() and feature is kernel.FEATURES["tc-bpf"]:
             return Problem(name, f"{feature.words} (not without root)", "run as root")
         remedy = f"use --kernel vm, or a kernel with {feature.option}"

@@ -186,6 +186,13 @@ def _in_scratch(features: Collection[str]) -> dict[str, bool]:
     return dict(json.loads(said)) if said else {}
 
 
+def program(need: str) -> str:
+    """The program that tries a feature, without which nothing is known of it; '': none is
+    needed.
+    """
+    return _COMMANDS[need][0][0] if need in _COMMANDS else ""
+
+
 def has_ipvs() -> bool:
     """Does this kernel have virtual servers (ip_vs)?"""
     return netlink.has_generic("IPVS")

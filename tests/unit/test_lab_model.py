@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cnibench.cli.measurement.packages import install_command, lacking
 from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.builders.base import builder_of, builders
 from cnibench.clusters.lab.cluster import LabCluster
@@ -83,6 +84,28 @@ def test_what_the_kernel_lacks_is_named_with_its_option() -> None:
         cluster.check(
             plain.model_copy(update={"datapath": Datapath(model="veth", needs=("warp",))})
         )
+
+
+def test_a_program_that_is_not_installed_is_no_option_that_the_kernel_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = LabCluster(Options())
+    kernel.found()
+    monkeypatch.setattr(kernel, "_found", dict.fromkeys(kernel.FEATURES, False))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    plain = builtin()["veth-baseline"]
+    for need, program, package in (
+        ("iptables", "iptables-restore", "iptables"),
+        ("nftables", "nft", "nftables"),
+        ("ipset", "ipset", "ipset"),
+    ):
+        (problem,) = cluster.check(
+            plain.model_copy(update={"datapath": Datapath(model="veth", needs=(need,))})
+        )
+        assert problem.lacks.startswith(f"the program {program} (")
+        assert problem.remedy == f"sudo apt-get install {package}"
+        assert problem.kind != "kernel"  # a VM mends nothing
+        assert package in install_command([*lacking(LabCluster.tools), program])
 
 
 def test_families_and_mtu_are_checked_before_anything_is_made() -> None:

@@ -129,7 +129,8 @@ def examine(
         optional += [
             {"for": part.title, "lacks": reason, "remedy": ""}
             for part in collectors
-            if (reason := lacking_capabilities(kind.deploys, part.needs) or part.missing(cluster))
+            if not (name == "lab" and lacking(part.tools))  # which the programs below say
+            and (reason := lacking_capabilities(kind.deploys, part.needs) or part.missing(cluster))
         ]
     if "lab" in kinds:
         optional += [
@@ -146,7 +147,7 @@ def examine(
         optional += [
             _programs(part.title, absent) for part in collectors if (absent := lacking(part.tools))
         ]
-    absent = lacking(tools)
+    absent = lacking([*tools, *(tool for kind in chosen for tool in kind.tools)])
     return {
         "schema": 1,
         "environment": facts,

@@ -63,6 +63,7 @@ class Cluster(abc.ABC):
     """Used as a context manager: leaving it removes everything that it made."""
 
     kind: ClassVar[str]
+    tools: ClassVar[Mapping[str, str]] = {}  # programs that it needs here, and Debian's package
     deploys: ClassVar[type] = Deployment  # the class of what ``install`` returns
     simultaneous: ClassVar[bool] = (
         False  # can several profiles be installed at once, so that blocks interleave them?
