@@ -193,7 +193,7 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequ
     shape = _color("verdict", verdicts, _SIDES, said)
     tip = [_tip("where"), _tip("shown", axis), _tip("verdict")]
     one = {
-        "mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY},
+        "mark": {"type": "rule", "strokeDash": [4, 3], "color": NOBODY},
         "encoding": {"x": {"datum": 1, "type": "quantitative"}},
     }
     across = {

@@ -1,0 +1,106 @@
+"""What can be seen inside the charts, at both widths and in both colour schemes, and what the pages
+weigh with many profiles, in a real headless Chromium.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _site_browser import Visit, opened
+from playwright.sync_api import Browser
+
+from cnibench.model.profile import builtin
+from cnibench.reports.site.build import build
+from tests.unit._runs import synthetic
+from tests.unit._sight import contrast
+from tests.unit._site import add_site_records, runs_of_a_site
+
+pytestmark = pytest.mark.timeout(1500)
+TEXT, MARKS = 4.5, 3.0  # WCAG 2.2, 1.4.3 and 1.4.11
+HEAVIEST = 8_000_000  # bytes of all pages, scripts and data of 16 profiles
+PROFILES = 16
+# Every text, and every line and point that a reader has to see: not grids, nor bars that have an
+# edge of their own.
+SEEN = """
+(() => {
+  const found = [];
+  const add = (kind, element, color) => {
+    const box = element.getBoundingClientRect();
+    if (!color || color === "none" || !(box.width || box.height)) return;
+    found.push([kind, color, getComputedStyle(element).opacity, element.textContent]);
+  };
+  const drawn = (one, how) => add("mark", one, getComputedStyle(one)[how]);
+  for (const svg of document.querySelectorAll(".plot svg")) {
+    svg.querySelectorAll("text").forEach((one) => add("text", one, getComputedStyle(one).fill));
+    svg.querySelectorAll(".role-mark line").forEach((one) => drawn(one, "stroke"));
+    svg.querySelectorAll(".mark-symbol.role-mark path").forEach((one) => drawn(one, "fill"));
+  }
+  return found;
+})()
+"""
+BEHIND = """
+(() => {
+  for (let one = document.querySelector(".plot"); one; one = one.parentElement) {
+    const color = getComputedStyle(one).backgroundColor;
+    if (!color.endsWith(", 0)")) return color;
+  }
+  return "rgb(255, 255, 255)";
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures")
+    build(runs_of_a_site(folder, {"flannel": 1.0, "cilium": 1.2}, blocks=8), folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened() as found:
+        yield found
+
+
+def in_hex(color: str) -> str:
+    """``rgb(1, 2, 3)`` as ``#010203``."""
+    parts = color[color.index("(") + 1 : -1].split(",")[:3]
+    return "#" + "".join(f"{int(part):02x}" for part in parts)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_everything_in_a_chart_stands_out_and_fits(
+    browser: Browser, site: Path, width: int, scheme: str
+) -> None:
+    kinds = set()
+    for file in sorted(site.glob("*.html")):
+        visit = Visit(browser, file, width=width, scheme=scheme)
+        visit.draw()
+        page: Any = visit.page
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, file.name
+        if page.locator(".plot svg").count():
+            behind = in_hex(page.evaluate(BEHIND))
+            assert contrast(behind, "#ffffff" if scheme == "light" else "#000000") < 1.5
+            for kind, color, opacity, text in page.evaluate(SEEN):
+                kinds.add(kind)
+                wanted = TEXT if kind == "text" else MARKS
+                assert float(opacity) == 1, (file.name, kind, text)
+                assert contrast(in_hex(color), behind) >= wanted, (file.name, kind, color, text)
+        visit.close()
+    assert kinds == {"text", "mark"}
+
+
+def test_the_pages_of_many_profiles_are_light(tmp_path: Path) -> None:
+    labels = [name for name, profile in builtin().items() if profile.datapath][:PROFILES]
+    assert len(labels) == PROFILES
+    run = synthetic(tmp_path, {label: 1 + 0.02 * n for n, label in enumerate(labels)}, blocks=8)
+    add_site_records(run)
+    written = build([run], tmp_path / "site")
+    assert len(written["pages"]) > PROFILES * (PROFILES - 1) / 2
+    kinds = (".html", ".js", ".css", ".json", ".csv")
+    files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in kinds]
+    assert sum(path.stat().st_size for path in files) < HEAVIEST
