@@ -51,6 +51,7 @@ __all__ = [
     "policies",
     "preview",
     "recorded",
+    "settled",
     "uninstall",
 ]
 
@@ -135,6 +136,13 @@ def install(
         f"{profile.name} could not be installed, and was removed again: {error.message}",
         error.remedy,
     ) from None
+
+
+def settled(nodes: Sequence[KubernetesNode]) -> None:
+    """To be called when the CNI is ready: what changes on the nodes from now on is not its
+    installation. Raises ClusterError.
+    """
+    on_each([node for node in nodes if node.host], removal.remember_settings)
 
 
 def _apply(inventory: Inventory, note: Record, objects: Sequence[Object]) -> None:

@@ -204,6 +204,42 @@ def test_what_the_node_had_before_is_not_listed(node: Any, about: Installation) 
     assert Cleaning(node, about, (), (), had, sysctls).look().lines == ["device cbtest1"]
 
 
+@ROOT
+@pytest.mark.usefixtures("root")
+def test_sysctls_that_somebody_changes_after_the_installation_stay(
+    node: Any, about: Installation
+) -> None:
+    def put(**values: int) -> None:
+        lines = [f"echo {value} > /proc/sys/net/ipv4/conf/all/{k}" for k, value in values.items()]
+        node.run(["sh", "-ec", "\n".join(lines)], timeout=10)
+
+    def value(name: str) -> str:
+        path = f"/proc/sys/net/ipv4/conf/all/{name}"
+        return str(node.run(["cat", path], timeout=10).stdout.strip())
+
+    put(arp_ignore=0, rp_filter=0, send_redirects=1)
+    removal.remember(node, about)
+    put(arp_ignore=1, rp_filter=2)  # the CNI
+    early = Cleaning(node, about, (), (), *removal.before(node)).look().lines
+    assert "sysctl net.ipv4.conf.all.rp_filter, which gets 0 again" in early
+    removal.remember_settings(node)
+    put(arp_ignore=2, send_redirects=0)  # somebody
+    cleaning = Cleaning(node, about, (), (), *removal.before(node))
+    assert [line for line in cleaning.look().lines if "sysctl" in line] == [
+        "nothing of sysctl net.ipv4.conf.all.arp_ignore, which somebody set to 2 after the"
+        " installation (before it: 0)",
+        "sysctl net.ipv4.conf.all.rp_filter, which gets 0 again",
+        "nothing of sysctl net.ipv4.conf.all.send_redirects, which somebody set to 0 after the"
+        " installation (before it: 1)",
+    ]
+    cleaning.clean()
+    assert [value(name) for name in ("arp_ignore", "rp_filter", "send_redirects")] == [
+        "2",
+        "0",
+        "0",
+    ]
+
+
 @pytest.mark.usefixtures("empty_api")
 def test_nothing_goes_when_the_nodes_cannot_be_looked_at(
     about: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

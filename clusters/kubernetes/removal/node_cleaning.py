@@ -51,7 +51,8 @@ class Found:
 @dataclass(frozen=True)
 class Cleaning:
     """Removes what the profile says that the CNI leaves, routes to Pods of ``cidrs`` and the
-    plugins ``copied``; nothing that the node ``had``. ``sysctls`` get the values that they had.
+    plugins ``copied``; nothing that the node ``had``. ``sysctls`` get the values that they had,
+    unless somebody has changed them since the CNI was ready.
     """
 
     node: KubernetesNode
@@ -59,7 +60,7 @@ class Cleaning:
     cidrs: Sequence[str] = ()
     copied: Sequence[str] = ()
     had: Items = field(default_factory=dict)
-    sysctls: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, nodes.Setting] = field(default_factory=dict)
 
     def look(self) -> Found:
         """Changes nothing. Raises ClusterError."""
@@ -139,15 +140,25 @@ class Cleaning:
         if leaves.route_tables:
             found += commands.local_rule(shown, had.get("routing rule", ()))
         found += commands.unmounting(shown, leaves.files, had.get("path", ()), had.get("mount", ()))
+        return found + self._settings()
+
+    def _settings(self) -> list[Command]:
+        """Without those that somebody has changed, which are only named."""
         now = node_snapshot.sysctls(self.node) if self.sysctls else {}
-        found += [
-            Command(
-                f"echo {shlex.quote(value)} > {shlex.quote('/proc/sys/' + name)}",
-                f"sysctl {name.replace('/', '.')}, which gets {value} again",
-            )
-            for name, value in self.sysctls.items()
-            if now.get(name, value) != value
-        ]
+        found = []
+        for name, (before, installed) in self.sysctls.items():
+            value, dotted = now.get(name, before), name.replace("/", ".")
+            if value == before:
+                continue
+            if installed in (None, value):
+                line = f"echo {shlex.quote(before)} > {shlex.quote('/proc/sys/' + name)}"
+                found.append(Command(line, f"sysctl {dotted}, which gets {before} again"))
+            else:
+                words = (
+                    f"nothing of sysctl {dotted}, which somebody set to {value} after the"
+                    f" installation (before it: {before})"
+                )
+                found.append(Command("true", words))
         return found
 
     def _patterns(self) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.removal import commands, node_snapshot
@@ -29,6 +29,15 @@ LIBCNI = (
 _FILES = Path(__file__).with_name("_node_files.py")
 
 __all__ = ["before", "files", "forget", "leftovers", "remember", "snapshot"]
+
+
+class Setting(NamedTuple):
+    """The value of a sysctl before the CNI came, and when it was ready; None where its installation
+    did not end.
+    """
+
+    before: str
+    installed: str | None
 
 
 class UntouchedError(ClusterError):
@@ -55,6 +64,15 @@ def remember(node: KubernetesNode, about: Installation) -> None:
     files(node, do="save", path=_BEFORE, text=text)
 
 
+def remember_settings(node: KubernetesNode) -> None:
+    """Writes down the sysctls once the CNI is ready: what somebody changes later is not the CNI's.
+    Raises UntouchedError, ClusterError.
+    """
+    found = _remembered(node)
+    text = json.dumps({**found, "installed": node_snapshot.sysctls(node)})
+    files(node, do="save", path=_BEFORE, text=text)
+
+
 def backups(about: Installation) -> list[str]:
     """Patterns of the configuration files that the CNI put aside."""
     return [f"/etc/cni/net.d/*{about.leaves.backups}"] if about.leaves.backups else []
@@ -72,14 +90,22 @@ def forget(node: KubernetesNode) -> None:
     )
 
 
-def before(node: KubernetesNode) -> tuple[Items, Mapping[str, str]]:
+def before(node: KubernetesNode) -> tuple[Items, Mapping[str, Setting]]:
     """(what the node had, its sysctls) as ``remember`` wrote them. Raises UntouchedError when that
     is lost, ClusterError.
     """
+    found = _remembered(node)
+    installed = found.get("installed", {})
+    return {kind: frozenset(items) for kind, items in found["items"].items()}, {
+        name: Setting(value, installed.get(name)) for name, value in found["sysctls"].items()
+    }
+
+
+def _remembered(node: KubernetesNode) -> dict[str, dict[str, Any]]:
     text = files(node, do="load", path=_BEFORE)["text"]
     try:
-        found = json.loads(text)
-        return {kind: frozenset(items) for kind, items in found["items"].items()}, found["sysctls"]
+        found: dict[str, dict[str, Any]] = json.loads(text)
+        return {"items": found["items"], "sysctls": found["sysctls"], **found}
     except (TypeError, ValueError, KeyError):
         raise UntouchedError(
             f"node {node.facts.name}: its state before the CNI was installed is no longer known"
