@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from cnibench.clusters.kind.containers import OneCluster
+from cnibench.clusters.kind.containers import OneCluster, node_image
 from cnibench.clusters.kind.pods import LocalPod, on_this_machine
 from cnibench.clusters.kubernetes import images, install
 from cnibench.clusters.kubernetes.api import pods, resources, tools
@@ -111,8 +111,17 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
             problems.append(
                 Problem(
                     "",
-                    f"{engine.program} has not the image {', '.join(absent)}",
+                    f"{engine.program} does not have the image {', '.join(absent)}",
                     "cnibench images build",
+                )
+            )
+        image = node_image(self.options)
+        if image.startswith("localhost/") and not engine.has(image):  # no registry has that name
+            problems.append(
+                Problem(
+                    "",
+                    f"{engine.program} does not have the node image {image}",
+                    "name one that is here with --node-image or CNIBENCH_KIND_IMAGE",
                 )
             )
         return problems

@@ -67,6 +67,11 @@ def configuration(families: Sequence[int], nodes: int, proxy: str) -> dict[str, 
     }
 
 
+def node_image(options: Options) -> str:
+    """The one that was asked for; '' for kind's own."""
+    return options.cluster.node_image or os.environ.get(_NODE_IMAGE, "")
+
+
 class OneCluster:
     """One kind cluster, ours. Raises ClusterError when it cannot be made; nothing of it stays
     then.
@@ -100,7 +105,7 @@ class OneCluster:
             "--config",
             "-",
         ]
-        if image := options.cluster.node_image or os.environ.get(_NODE_IMAGE):
+        if image := node_image(options):
             argv += ["--image", image]
         self._there = True
         try:

@@ -165,6 +165,6 @@ def need(engine: Engine) -> list[str]:
     """Ours, when the engine has them. Raises MissingError."""
     if absent := missing(engine):
         raise MissingError(
-            f"{engine.program} has not the image {', '.join(absent)}", "cnibench images build"
+            f"{engine.program} does not have the image {', '.join(absent)}", "cnibench images build"
         )
     return [name(kind) for kind in KINDS]

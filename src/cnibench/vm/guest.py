@@ -45,6 +45,7 @@ _SYSCTLS = {
     "kernel/kptr_restrict": "0",
     "kernel/printk": "5 4 1 7",
 }
+_LOADING = 60.0  # s for modules: an emulated CPU takes its time
 # What the kernel does not load by itself when it is asked for. On a host that would change how its
 # own bridges filter; here nothing is. Not openvswitch, which is loaded when it is asked for: with
 # it Linux 6.1 tracks connections in every network namespace.
@@ -155,9 +156,15 @@ def _prepare() -> None:
             Path("/dev", name).symlink_to(f"/proc/{target}")
     # Some kernels have none of them or have them built in: what is missing then, the checks of the
     # profiles tell.
-    subprocess.run(
-        ["/sbin/modprobe", "--quiet", "--all", *_MODULES], check=False, stdin=subprocess.DEVNULL
-    )
+    try:
+        subprocess.run(
+            ["/sbin/modprobe", "--quiet", "--all", *_MODULES],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_LOADING,
+        )
+    except subprocess.TimeoutExpired:
+        pass
     subprocess.Popen(
         ["/sbin/modprobe", "--quiet", "--all", *_SOON], stdin=subprocess.DEVNULL
     )  # _reap() buries it
