@@ -132,6 +132,7 @@ def analyse(
         turning=turning_points(results, level, main),
         main=main,
         current=_current(readers),
+        clear=_clear(readers),
         disturbed=[one for one in gathered.disturbed if one.label not in left_out],
         samples=gathered.samples,
         unread=gathered.unread,
@@ -377,6 +378,19 @@ def _current(readers: Sequence[RunReader]) -> dict[str, str]:
             if label in labels:
                 name, title = str(profile.get("name", "")), str(profile.get("title", ""))
                 found[label] = title if name == _CURRENT else f"{title}, profile {name}"
+    return found
+
+
+def _clear(readers: Sequence[RunReader]) -> dict[str, str]:
+    """By label that encrypts, the first label that was measured of the same mode without it."""
+    found: dict[str, str] = {}
+    for reader in readers:
+        names = {label: one.get("name") for label, one in reader.plan.profiles.items()}
+        for label, profile in reader.plan.profiles.items():
+            clear = profile.get("clear")
+            same = [other for other, name in names.items() if clear and name == clear]
+            if same:
+                found[label] = same[0]
     return found
 
 

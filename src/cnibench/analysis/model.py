@@ -335,5 +335,6 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[float] = []
     main: dict[str, str] = {}  # workload to the metric that decides about it
     current: dict[str, str] = {}  # label to what ran on the cluster already, measured as it is
+    clear: dict[str, str] = {}  # label that encrypts to that of the same mode without encryption
     unselected: list[str] = []  # labels that were measured and that the report leaves out
     family: Literal["all", "baseline"] = "all"  # pairs that are compared and corrected for

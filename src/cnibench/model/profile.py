@@ -134,6 +134,10 @@ class Profile(Strict):
     reason: str = Field(
         default="", description="without a model in the lab: what there would have to be for one"
     )
+    clear: str = Field(
+        default="",
+        description="the profile of the same mode without encryption; empty: it encrypts nothing",
+    )
     proxy: Literal["", "iptables", "nftables", "ipvs", "ebpf", "none"] = Field(
         default="",
         description="how Services are implemented beside it; --proxy sets it; empty: as usual",

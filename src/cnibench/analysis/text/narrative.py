@@ -15,6 +15,7 @@ from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.certainty import certainty_of, percent
 from cnibench.analysis.text.certificates import certified
+from cnibench.analysis.text.encryption import encryption
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.proxies import proxies
 from cnibench.analysis.text.standings import Place, places_of
@@ -317,6 +318,7 @@ def conditions(analysis: Analysis) -> list[str]:
         found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))
     found += _fidelity(analysis) + certified(analysis)
     found += proxies(analysis, primary_groups(analysis))
+    found += encryption(analysis, primary_groups(analysis))
     if any(row.cycles_source == "estimated" for row in analysis.cpp):
         found.append(
             "cycles: estimated (cpu-clock samples times the TSC frequency: this machine has no"
