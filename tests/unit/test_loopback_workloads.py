@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,9 @@ class Loopback(Node, Pod):
         self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
     ) -> programs.Done:
         return programs.run(argv, timeout=timeout, input=input, check=check)
+
+    def entered(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def read_text(self, path: str) -> str:
         try:
