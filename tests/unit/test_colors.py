@@ -19,9 +19,9 @@ from cnibench.model.profile import builtin
 from cnibench.reports._looks import Look, looks
 from cnibench.reports._page.flame import flame_page
 from cnibench.reports.document.parts import Section
-from cnibench.reports.site.build import build
 from cnibench.reports.site.dataset import material
 from cnibench.reports.site.figures import cycles
+from cnibench.reports.site.pages.overview import pages
 from cnibench.reports.site.places import place
 from cnibench.reproduction import figures
 from tests.unit._runs import synthetic
@@ -89,14 +89,13 @@ def test_a_component_has_the_same_colour_in_every_chart_and_flame_graph(tmp_path
 
 
 def lines(folder: Path, truth: Mapping[str, float]) -> dict[str, Any]:
-    """Colour, dashes and marker of each profile on a site."""
+    """Colour, dashes and marker of each profile in a chart of a site."""
     run = synthetic(
         folder, truth, blocks=6, workloads=("tcp-rr",), placements=("inter",), cpp=False
     )
     add_site_records(run)
-    build([run], folder / "site")
-    page = (folder / "site" / "workload-tcp-rr.html").read_text()
-    specs = [json.loads(one) for one in re.findall(r'"application/json"[^>]*>(.*?)</script', page)]
+    found = material([run], raw=False, allow_different=False, baseline="")
+    specs = [chart.spec for chart in pages(found).gallery.charts.values()]
     (spec, *_) = [one for one in specs if "strokeDash" in json.dumps(one)]
     line = next(one["encoding"] for one in spec["layer"] if one["mark"]["type"] == "line")
     marks = {row["profile"]: row["shape"] for row in spec["data"]["values"]}

@@ -143,7 +143,8 @@ def test_a_poor_run_still_becomes_pages(tmp_path: Path, case: str) -> None:
 
 
 def test_broken_records_are_left_out_and_reported(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, TRUTH, blocks=2)
+    one = {"workloads": ("tcp-rr",), "placements": ("intra",)}
+    run = synthetic(tmp_path, TRUTH, blocks=2, **one)
     add_records(run, "cdf", {"shares": [0.5], "values": "none"})
     (run.path / "series.jsonl").write_text('{"schema": 1, "times": [1]}\n')
     done = call(["site", str(run.path), "--out", str(tmp_path / "site")])

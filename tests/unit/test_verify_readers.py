@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -59,7 +60,8 @@ def test_the_site_names_it(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_stack_is_named_where_the_site_draws_it(tmp_path: Path) -> None:
-    old = synthetic(tmp_path, {"a": 1.0}, blocks=1, placements=("intra",))
+    few: dict[str, Any] = {"workloads": ("tcp-rr",), "placements": ("intra",)}
+    old = synthetic(tmp_path, {"a": 1.0}, blocks=1, **few)
     samples, records = list(old.samples()), list(old.records("cpp"))
     folded = stacks.fold([stacks.Stack("kernel", ("veth_xmit", "net_rx_action"), 1e8, 10)])
     with RunWriter.create(tmp_path / "run", msgspec.structs.replace(old.plan, schema=2)) as writer:

@@ -81,7 +81,7 @@ def test_the_sentence_names_a_cause_only_where_the_difference_is_proven(found: M
 
 
 def test_the_page_of_a_pair_has_it(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, {"flannel": 1.0, "cilium": 2.0}, blocks=12)
+    run = synthetic(tmp_path, {"flannel": 1.0, "cilium": 2.0}, blocks=12, placements=("inter",))
     build([run], tmp_path / "site")
     page = Page(tmp_path / "site" / "versus-flannel-cilium.html")
     said = r"flannel takes 2\d{3} cycles per packet, cilium 1\d{3} \(a significant difference\): "
