@@ -147,16 +147,16 @@ def _all() -> list[_Program]:
     """All programs that are visible."""
     tick = os.sysconf("SC_CLK_TCK")
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for folder in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            before, _, rest = path.read_bytes().rpartition(b")")
+            with open(f"/proc/{folder}/stat", "rb", buffering=0) as file:
+                before, _, rest = file.read().rpartition(b")")
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended since it was listed
         words = rest.split()
         name = before.partition(b"(")[2].decode(errors="replace")
         alone, ended = (sum(map(int, words[at : at + 2])) / tick for at in (11, 13))
-        pid, parent = int(path.parent.name), int(words[1])
-        found.append(_Program(pid, parent, name, alone, alone + ended))
+        found.append(_Program(int(folder), int(words[1]), name, alone, alone + ended))
     return found
 
 
