@@ -160,7 +160,7 @@ def again(run_dir: Path) -> Machine | None:
         return None
     if not image.exists():
         package = (
-            f"apt-get install linux-image-{image.name.removeprefix('vmlinuz-')}"
+            f"sudo apt-get install linux-image-{image.name.removeprefix('vmlinuz-')}"
             if image.parent == BOOT
             else INSTALL
         )

@@ -8,6 +8,7 @@ from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -54,19 +55,33 @@ def runs_option(name: str, help: str) -> Callable[[F], F]:
     )
 
 
-def _address(ctx: click.Context, option: click.Parameter, value: str) -> str:
-    """The address of a folder of the Web, with a slash at its end."""
-    if value and not re.fullmatch(r"https?://[^\s\"'<>?#]+", value):
+def _address(ctx: click.Context, option: click.Parameter, value: str | None) -> str:
+    """The address of a folder of the Web, with a slash at its end; '' where none is given."""
+    if value is None:
+        return ""
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname or "", parts.port  # which raises for one beyond 65535
+    except ValueError:
+        host = ""
+    plain = host and parts.scheme in ("http", "https") and "@" not in parts.netloc
+    if not (
+        plain
+        and re.fullmatch(r"([a-z0-9-]+\.)*[a-z0-9-]+|[0-9a-f]*:[0-9a-f:.]+", host)
+        and re.fullmatch(r"([A-Za-z0-9._~!$&()*+,;=:@/-]|%[0-9A-Fa-f]{2})*", parts.path)
+        and not parts.query + parts.fragment
+    ):
         raise click.BadParameter(
-            "give an address such as https://example.org/results/", ctx, option
+            "give an address such as https://example.org/results/, without a password or a query",
+            ctx,
+            option,
         )
-    return value and value.rstrip("/") + "/"
+    return value.rstrip("/") + "/"
 
 
 # Options that several commands have.
 url_option = click.option(
     "--url",
-    default="",
     metavar="URL",
     callback=_address,
     help="Where the pages will be published; links to them then show a picture in chats and posts.",

@@ -100,7 +100,9 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
     def missing(self) -> list[Problem]:
         if shutil.which("ssh") is None:
             return [
-                Problem("", "the program ssh is not installed", "apt-get install openssh-client")
+                Problem(
+                    "", "the program ssh is not installed", "sudo apt-get install openssh-client"
+                )
             ]
         _ = self.source  # what was given wrong is told before anything is connected to
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnibench import __version__
 from cnibench.cpp import colors
+from cnibench.errors import UsageError
 from cnibench.model.cell import SCHEMA
 from cnibench.model.units import plural
 from cnibench.reports._escape import plain
@@ -49,6 +50,11 @@ def build(folder: Path, out: Path, *, force: bool = False, url: str = "") -> dic
     InputError as the site does.
     """
     place.check(out)
+    if out.resolve() == folder.resolve() or any(out.glob(f"*{SUFFIX}")):
+        raise UsageError(
+            f"{out}: holds the results, and the board's own copies would be taken for some",
+            "give --out another folder",
+        )
     found, refused = accepted(folder, entry.of)
     with place.drafted(out) as draft:
         pages = _write(folder, found, refused, draft, url)

@@ -16,6 +16,7 @@ from cnibench.analysis.build import analyse
 from cnibench.analysis.model import Analysis
 from cnibench.cpp import summary
 from cnibench.errors import CnibenchError, InputError
+from cnibench.model.cell import SCHEMA
 from cnibench.reports.bundle import call_stacks, container, figures, signature, statements
 from cnibench.reports.bundle.making import Contents
 from cnibench.reports.bundle.unpacked import unpacked
@@ -129,9 +130,19 @@ def _figures(found: Verified, reader: RunReader, analysis: Analysis, stated: byt
     if contents.run != reader.id:
         found.problems.append(f"{name}: it is of the run {contents.run[:80]!a}, not {reader.id!a}")
     found.origin = contents.origin.last
-    if not 1 <= contents.figures_version <= figures.VERSION:
-        found.problems.append(f"{name}: figures of the unknown version {contents.figures_version}")
-        return
+    for what, version, known in (
+        ("schema", contents.schema, SCHEMA),
+        ("figures of the version", contents.figures_version, figures.VERSION),
+    ):
+        if version > known:
+            raise InputError(
+                f"{name}: written by a newer cnibench ({what} {version}, this one reads up to"
+                f" {known})",
+                "install a newer cnibench",
+            )
+        if version < 1:
+            found.problems.append(f"{name}: {what} {version}, which never was")
+            return
     if contents.figures_version < figures.VERSION:
         found.warnings.append(
             f"the figures that it states were computed in another way (version"

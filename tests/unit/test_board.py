@@ -296,3 +296,13 @@ def test_a_folder_without_bundles_is_named_as_such(copy: Path, tmp_path: Path) -
     shutil.rmtree(copy / "two")
     found = call(["board", str(copy), "--check"])
     assert (found.stdout, found.stderr) == ("1 bundle accepted, 0 refused\n", "")
+
+
+@pytest.mark.parametrize("where", [".", "one"])
+def test_a_board_among_its_results_is_refused(copy: Path, where: str) -> None:
+    """Its own copies of the bundles would be results of a testbed the next time."""
+    before = sorted(path for path in copy.rglob("*"))
+    done = call(["board", str(copy), "--out", str(copy / where)])
+    assert done.exit_code == 2
+    assert "holds the results" in done.stderr
+    assert sorted(path for path in copy.rglob("*")) == before

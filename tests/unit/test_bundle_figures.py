@@ -50,9 +50,11 @@ FIGURES: dict[str, tuple[Callable[[], Files], str]] = {
     "figures of another run": (figure(lambda all: None, run="other"), "is of the run"),
     "figures of an unknown version": (
         figure(lambda all: None, figures_version=7),
-        "unknown version",
+        "written by a newer cnibench",
     ),
-    "figures of version 0": (figure(lambda all: None, figures_version=0), "unknown version"),
+    "figures of version 0": (figure(lambda all: None, figures_version=0), "which never was"),
+    "contents of a future schema": (figure(lambda all: None, schema=99), "newer cnibench"),
+    "contents of schema 0": (figure(lambda all: None, schema=0), "which never was"),
     "another key beside the figures": (figure(lambda all: None, note="x"), "cannot be read"),
     "figures with a blank more": (
         lambda: FILES | {container.CONTENTS: FILES[container.CONTENTS].replace(b":", b": ", 1)},

@@ -327,3 +327,11 @@ def test_a_study_without_figures_of_a_kind_is_still_listed(tmp_path: Path) -> No
     index = (tmp_path / INDEX).read_text()
     assert "8 figures without data" in index
     assert "| Figure 10: TCP bandwidth with and without a filter | - | - |" in index
+
+
+@pytest.mark.parametrize("names", ["", "7.2,", " ,7.2"])
+def test_an_empty_name_of_a_figure_is_refused(names: str) -> None:
+    """It would stand for all figures, which take most of an hour."""
+    done = call(["reproduce", "bruijn2017", "--figure", names, "--dry-run"])
+    assert done.exit_code == 2
+    assert "--figure has an empty name" in done.stderr

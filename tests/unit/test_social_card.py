@@ -65,7 +65,20 @@ def test_links_to_a_board_have_a_picture_that_says_what_it_has(
 
 
 @pytest.mark.parametrize(
-    "url", ["example.org", "ftp://example.org", 'https://a/"><script>', "https://a/?b"]
+    "url",
+    [
+        "example.org",
+        "ftp://example.org",
+        'https://a/"><script>',
+        "https://a/?b",
+        "https://user:secret@a/",
+        "https://[::1/",
+        "https:///x",
+        "https://..",
+        "https://a:99999/",
+        "https://a/%zz/",
+        "",
+    ],
 )
 def test_an_address_that_is_none_is_refused(run: RunReader, tmp_path: Path, url: str) -> None:
     done = call(["site", str(run.path), "--out", str(tmp_path / "site"), "--url", url])
@@ -81,3 +94,13 @@ def test_a_card_holds_what_fits_and_no_markup_of_a_run() -> None:
     assert text.count("<text") == 2 + 6
     assert "…" in text
     assert ">A model.<" in text
+
+
+@pytest.mark.parametrize(
+    "url", ["HTTPS://Example.org/x", "http://[::1]:8000/a%20b", "https://a.b/~c/"]
+)
+def test_an_address_that_is_one_is_taken(run: RunReader, tmp_path: Path, url: str) -> None:
+    done = call(["site", str(run.path), "--out", str(tmp_path / "site"), "--url", url])
+    assert done.exit_code == 0, done.stderr
+    found = tags(tmp_path / "site" / "index.html")
+    assert found["og:image"] == f"{url.rstrip('/')}/card.png"

@@ -91,7 +91,9 @@ def test_the_table_says_where_each_runs_or_why_not() -> None:
 def test_what_needs_a_vm_runs_nowhere_where_none_can_be_had(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
+    lacks = Problem(
+        "", "VM: the program qemu-system-x86_64", "sudo apt-get install qemu-system-x86"
+    )
     kernel = Problem("ila", "CONFIG_IPV6_ILA", "use --kernel vm", kind="kernel")
     monkeypatch.setattr(LabCluster, "check", lambda self, profile, options: [kernel])
     ila = builtin()["ila"]

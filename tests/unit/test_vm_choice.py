@@ -56,12 +56,14 @@ def test_auto_takes_all_to_a_vm_only_where_its_figures_mean_something(
 def test_auto_stays_where_no_vm_can_be_had_and_vm_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
+    lacks = Problem(
+        "", "VM: the program qemu-system-x86_64", "sudo apt-get install qemu-system-x86"
+    )
     monkeypatch.setattr(kernel_choice, "vm_problems", lambda installed=True: [lacks])
     assert kernel_choice.decide("auto", "lab", lambda: [IPIP]) is None
     with pytest.raises(MissingError) as told:
         kernel_choice.decide("vm", "lab", lambda: [])
-    assert told.value.remedy == "apt-get install qemu-system-x86"
+    assert told.value.remedy == "sudo apt-get install qemu-system-x86"
 
 
 def test_the_users_word_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,4 +121,4 @@ def test_a_run_goes_on_with_the_kernel_that_it_was_begun_with(tmp_path: Path) ->
     (tmp_path / "vm" / "kernel").write_text("/boot/vmlinuz-0.0.1-gone\n")
     with pytest.raises(MissingError) as told:
         kernel_choice.again(tmp_path)
-    assert told.value.remedy == "apt-get install linux-image-0.0.1-gone"
+    assert told.value.remedy == "sudo apt-get install linux-image-0.0.1-gone"

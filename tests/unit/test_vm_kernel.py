@@ -203,9 +203,9 @@ def test_what_a_machine_lacks_for_a_vm_is_reported_with_its_package(
     )
     monkeypatch.setenv("PATH", str(tmp_path))
     told = {problem.lacks: problem.remedy for problem in requirements.problems()}
-    assert told["VM: the program qemu-system-x86_64"] == "apt-get install qemu-system-x86"
-    assert told["VM: the program kmod"] == "apt-get install kmod"
-    assert told[f"VM: no kernel image in {tmp_path}"] == "apt-get install linux-image-amd64"
+    assert told["VM: the program qemu-system-x86_64"] == "sudo apt-get install qemu-system-x86"
+    assert told["VM: the program kmod"] == "sudo apt-get install kmod"
+    assert told[f"VM: no kernel image in {tmp_path}"] == "sudo apt-get install linux-image-amd64"
     assert requirements.summary().startswith("no VM is possible: the program qemu-system-x86_64")
     known = kernel.Kernel(tmp_path / "vmlinuz", "1.0", tmp_path)
     monkeypatch.setattr(initramfs, "build", lambda *_: b"")
@@ -214,7 +214,7 @@ def test_what_a_machine_lacks_for_a_vm_is_reported_with_its_package(
         machine.started(known, accel.Accelerator("tcg"), tmp_path, machine.Size()),
     ):
         pytest.fail("there is no qemu")
-    assert missing.value.remedy == "apt-get install qemu-system-x86"
+    assert missing.value.remedy == "sudo apt-get install qemu-system-x86"
 
 
 def test_without_kvm_the_guest_is_emulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

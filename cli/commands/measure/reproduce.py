@@ -93,6 +93,8 @@ def command(
         from cnibench.reports.site.publication.folder import check
 
         check(out)  # before an hour of measuring
+    if any(not name.strip() for entry in numbers for name in entry.split(",")):
+        raise UsageError("--figure has an empty name", "name figures, such as --figure 7.2,7.4")
     known = figures(study)
     chosen = known.chosen(
         tuple(name.strip() for entry in numbers for name in entry.split(",") if name.strip())

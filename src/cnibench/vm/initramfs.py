@@ -65,7 +65,7 @@ def build(kernel: Kernel, agent: Sequence[str], bundle: bytes) -> bytes:
     folders = {"bin", "dev", "proc", "lower", "spare", "new"}
     for program, package in missing_programs():
         raise MissingError(
-            f"the VM's first stage needs the program '{program}'", f"apt-get install {package}"
+            f"the VM's first stage needs the program '{program}'", f"sudo apt-get install {package}"
         )
     for name, (program, _) in _PROGRAMS.items():
         found = _find(program)

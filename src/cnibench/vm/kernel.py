@@ -14,7 +14,7 @@ from cnibench.system.files import open_named
 
 BOOT = Path("/boot")
 MODULES = Path("/lib/modules")
-INSTALL = "apt-get install linux-image-amd64"
+INSTALL = "sudo apt-get install linux-image-amd64"
 
 # What the guest needs before it sees the host's root: PCI and serial port of virtio, the 9p file
 # system, the overlay.

@@ -93,7 +93,7 @@ def started(
             )
         except MissingError:
             raise MissingError(
-                f"the program '{QEMU}' is not installed", "apt-get install qemu-system-x86"
+                f"the program '{QEMU}' is not installed", "sudo apt-get install qemu-system-x86"
             ) from None
         with process:
             far.close()

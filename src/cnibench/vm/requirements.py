@@ -19,9 +19,9 @@ def problems(installed: bool = True) -> list[Problem]:
     """
     found = []
     if shutil.which(QEMU) is None:
-        found.append(Problem("", f"VM: the program {QEMU}", "apt-get install qemu-system-x86"))
+        found.append(Problem("", f"VM: the program {QEMU}", "sudo apt-get install qemu-system-x86"))
     found += [
-        Problem("", f"VM: the program {program}", f"apt-get install {package}")
+        Problem("", f"VM: the program {program}", f"sudo apt-get install {package}")
         for program, package in missing_programs()
     ]
     for check in (newest, Size.usual) if installed else (Size.usual,):
