@@ -16,6 +16,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.units import duration, human, plural
 from cnibench.planning.forecast import expected_bytes, expected_seconds, passes, whole
 from cnibench.run.progress import words
+from cnibench.run.slices.priority import refusal
 from cnibench.rundir.schema import Manifest
 from cnibench.testbed.capabilities.consent import Consent
 
@@ -127,7 +128,8 @@ def show(request: Request, as_json: bool) -> None:
         f"{plural(len(manifest.cells), 'cell')} x {_blocks(manifest)}{most} ="
         f" {plural(len(samples), 'sample')}, seed {manifest.seed}"
     )
-    click.echo(f"priority: {_priorities(manifest.cells)}")
+    refused = refusal() if request.cluster.manages_nodes else ""
+    click.echo(f"priority: {_priorities(manifest.cells, refused)}")
     click.echo(f"time: {_about(request, seconds)}")
     if manifest.budget:
         click.echo(f"budget: {duration(manifest.budget)}; no block is started that would end later")
@@ -138,9 +140,13 @@ def show(request: Request, as_json: bool) -> None:
         click.echo(f"note: {note}")
 
 
-def _priorities(cells: Sequence[Cell]) -> str:
-    """Of clients and servers: ``normal``, or ``real-time in slices, normal in windows``."""
+def _priorities(cells: Sequence[Cell], refused: str) -> str:
+    """Of clients and servers: ``normal``, or ``real-time in slices, normal in windows``.
+    ``refused`` is why the kernel gives no real-time priority, '' where it does.
+    """
     found = {cell.method: cell.priority or cell.usual_priority for cell in cells}
+    if refused and "real-time" in found.values():
+        return f"normal, as {refused}"
     if len(set(found.values())) == 1:
         return found[cells[0].method]
     return ", ".join(f"{priority} in {method}" for method, priority in sorted(found.items()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnibench.cli.output.printing import console, print_table
+from cnibench.model.metrics import PACKETS
 
 if TYPE_CHECKING:
     from cnibench.cpp.summary import Group
@@ -151,6 +152,7 @@ def _lengths(parts: Mapping[str, float], total: float, width: int) -> dict[str, 
 def _notes(groups: Sequence[Group]) -> None:
     if any(group.source != "pmu" for group in groups):
         click.echo("cycles: estimated (no PMU: samples of cpu-clock times the TSC's frequency)")
+    click.echo(f"packets: {PACKETS}")
     blocks = sorted({len(group.blocks) for group in groups})
     idle, foreign = (max(getattr(group, name) for group in groups) for name in ("idle", "foreign"))
     count = " to ".join(map(str, sorted({blocks[0], blocks[-1]})))

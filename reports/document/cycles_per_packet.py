@@ -10,6 +10,7 @@ from cnibench.analysis.model import Analysis, Cpp, Where
 from cnibench.analysis.text.places import of_cell
 from cnibench.analysis.text.standings import named
 from cnibench.model import context
+from cnibench.model.metrics import PACKETS
 from cnibench.reports.document.parts import Section, Table
 
 # samples of perf: an interval (95 %) of a share of one half is then three percent of the total wide
@@ -63,7 +64,8 @@ def _cycles_of(rows: Sequence[Cpp], where: str) -> Section:
         )
     sources = ", ".join(dict.fromkeys(row.cycles_source for row in rows))
     lines = [
-        f"cycles: {sources}, without idle; components, unclassified and others add up to the total"
+        f"cycles: {sources}, without idle; components, unclassified and others add up to the total",
+        f"packets: {PACKETS}",
     ]
     if small:
         lines.append(f"others: {', '.join(small)}")

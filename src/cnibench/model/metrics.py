@@ -10,6 +10,11 @@ from typing import Literal
 
 from cnibench.errors import CnibenchError
 
+# Of cycles per packet: what they are divided by.
+PACKETS = (
+    "TCP segments or UDP datagrams that the client's Pod sent: one for each transaction of tcp-rr,"
+    " and as many as it has segments for a super-packet"
+)
 Better = Literal["higher", "lower"]
 
 
