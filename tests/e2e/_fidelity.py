@@ -7,6 +7,7 @@ document.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -47,7 +48,7 @@ _SETTINGS = (
     "net/netfilter/nf_conntrack_tcp_loose",
     "net/netfilter/nf_conntrack_timestamp",
 )
-_FRAMES = 2000  # of a stream, on one device
+_FRAMES = 2000  # of a stream, on each device
 
 
 class Seen:
@@ -83,12 +84,7 @@ class Seen:
                     )
                 samples["all"] = samples.get("all", 0) + record["counted"]
                 if workload == "tcp-rr":
-                    rate = next(
-                        reading.value
-                        for reading in found.readings
-                        if reading.metric == "transaction_rate"
-                    )
-                    self.found["rate"].setdefault(placement, []).append(rate)
+                    self._note_rate(placement, found)
                     self.found["datapath"].setdefault(placement, []).append(
                         sum(
                             cycles
@@ -97,8 +93,18 @@ class Seen:
                         )
                     )
 
+    def rates(self) -> None:
+        """One repeat of TCP_RR's rate alone."""
+        for placement in PLACEMENTS:
+            found = self._sample(placement, "tcp-rr", {}, "speed")
+            self._note_rate(placement, found)
+
+    def _note_rate(self, placement: Placement, found: Measurements) -> None:
+        rate = next(one.value for one in found.readings if one.metric == "transaction_rate")
+        self.found["rate"].setdefault(placement, []).append(rate)
+
     def trace(self) -> None:
-        """The rules that packets traverse, and what stands on the client's node and in its Pod."""
+        """The rules that packets traverse."""
         for placement in PLACEMENTS:
             for packet in PACKETS:
                 found = self._sample(placement, "rule-path", {"packet": packet}, "speed")
@@ -106,6 +112,9 @@ class Seen:
                 self.found["path"][f"{placement} {packet}"] = [
                     node["path"] for node in record["nodes"]
                 ]
+
+    def stand(self) -> None:
+        """What stands on the client's node and in its Pod."""
         self.found["layout"] = layout(self.deployment)
         self.found["layout"]["longest frames"] = self._longest()
 
@@ -122,20 +131,25 @@ class Seen:
             "from the Pod": next(link for link in links if link["ifindex"] == own["link_index"]),
             "on the wire": next(link for link in links if link["ifname"] == wire),
         }
-        found = {}
-        for words, link in places.items():
-            heard = self._raw / f"frames-{link['ifname']}"
-            self._raw.mkdir(parents=True, exist_ok=True)
-            watch = ["-Z", "root", "-leni", link["ifname"], "-s", "96", "-c", f"{_FRAMES}", "ip"]
-            with node.spawn(["tcpdump", *watch], stdout=heard) as process:
-                for _ in range(_TRIES):  # tcpdump may start late on a busy machine
-                    self._sample("inter", "tcp-stream", {}, "speed")
-                    if process.poll() is not None:
-                        break
-                else:
+        self._raw.mkdir(parents=True, exist_ok=True)
+        heard = {words: self._raw / f"frames-{link['ifname']}" for words, link in places.items()}
+        with contextlib.ExitStack() as listening:
+            watching = []
+            for words, link in places.items():
+                options = f"-Z root -leni {link['ifname']} -s 96 -c {_FRAMES} ip"
+                process = node.spawn(["tcpdump", *options.split()], stdout=heard[words])
+                watching.append(listening.enter_context(process))
+            for _ in range(_TRIES):  # tcpdump may start late on a busy machine
+                self._sample("inter", "tcp-stream", {}, "speed")
+                if all(process.poll() is not None for process in watching):
+                    break
+            for process in watching:
+                if process.poll() is None:
                     process.interrupt()
                     process.wait(_LIMIT)
-            longest = max(map(int, re.findall(r"length (\d+): ", heard.read_text())))
+        found = {}
+        for words, link in places.items():
+            longest = max(map(int, re.findall(r"length (\d+): ", heard[words].read_text())))
             within = longest <= link["mtu"] + _ETHERNET
             found[words] = f"{longest} B" if within else "super-packets"
         return found
@@ -299,6 +313,7 @@ def look(deployments: Sequence[Deployment], folder: Path, repeats: int) -> dict[
             one.measure(stream=repeat == 0)
     for one in seen:
         one.trace()
+        one.stand()
     return {one.deployment.label: one.found for one in seen}
 
 
