@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+import pytest
+from _audit import audited
 from _kind_runs import BASE, until
 from _kubectl import got
 from kind.parts import Parts
@@ -39,6 +42,8 @@ class Kept:
     nodes: list[KubernetesNode]
     variables: dict[str, str]
     charts: Mapping[str, str]
+    audit: Path
+    """folder of the API server's log of what ServiceAccounts in ``bench`` ask for"""
     bare: dict[str, Snapshot]
 
     def settings(self, profile: Profile) -> dict[str, str]:
@@ -102,15 +107,18 @@ class Kept:
         ]
 
 
-def kept(parts: Parts) -> Iterator[Kept]:
+def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
     """One such cluster, until the generator goes on; CNIBENCH_KIND_IMAGE names the node image."""
+    usual = containers.configuration
     engine = images.engine()
     if not engine.has(BASE):
         programs.run(["podman", "load", "-i", str(parts.base)], timeout=300)
     for name in images.KINDS:
         if not engine.has(images.name(name)):
             engine.build(name, base=BASE)
-    cluster = containers.OneCluster(OPTIONS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(containers, "configuration", lambda *asked: audited(usual(*asked), audit))
+        cluster = containers.OneCluster(OPTIONS)
     try:
         making = Making(
             cluster.name,
@@ -127,7 +135,8 @@ def kept(parts: Parts) -> Iterator[Kept]:
         for node in nodes:
             node.device = agents.device(node)
         charts = {name: str(path) for name, path in parts.charts.items()}
-        found = Kept(cluster, cluster.access, making, nodes, cluster.variables(OPTIONS), charts, {})
+        variables = cluster.variables(OPTIONS)
+        found = Kept(cluster, cluster.access, making, nodes, variables, charts, audit, {})
         found.bare = found.state()
         yield found
     finally:

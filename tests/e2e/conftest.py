@@ -120,13 +120,13 @@ def kind_image(kind_parts: Parts) -> str:
 
 
 @pytest.fixture(scope="session")
-def bare_cluster(kind_parts: Parts) -> Iterator[Kept]:
+def bare_cluster(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     """A kind cluster without a CNI that several files' tests share; they leave it as it was."""
     from _kind_cluster import kept
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
-        yield from kept(kind_parts)
+        yield from kept(kind_parts, tmp_path_factory.mktemp("audit"))
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
-from _audit import audited, each, requests, rights_of
-from _kind_runs import CNIBENCH, ONE_CELL, SHORT, cnibench, images_built, lines, output
-from kind.parts import Parts
+from _audit import each, requests, rights_of
+from _kind_cluster import Kept
+from _kind_runs import CNIBENCH, ONE_CELL, SHORT, cnibench, lines, output
 
-from cnibench.clusters.kind import containers
-from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.rights.table import TABLE, Level, rights
-from cnibench.testbed.cluster import Options
+from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(900)
 GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors" / "rights-missing.txt"
@@ -56,64 +54,60 @@ OTHERS = {
 
 
 @dataclasses.dataclass
-class Audited:
-    """A cluster without a CNI, the folder of its audit log, and the accounts that were made."""
+class Accounts:
+    """ServiceAccounts on the shared cluster, and what was made for them."""
 
-    cluster: containers.OneCluster
+    cluster: Kept
     folder: Path
-    chart: str
+    roles: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.cluster.cluster.kept.kubeconfig
 
     def kubectl(self, *words: str, given: str = "") -> str:
-        return output("kubectl", "--kubeconfig", self.cluster.kept.kubeconfig, *words, given=given)
+        return output("kubectl", "--kubeconfig", self.kubeconfig, *words, given=given)
 
     def account(self, name: str, *role: str) -> list[str]:
         """The option by which cnibench is a new ServiceAccount, with the role that it prints."""
         self.kubectl("create", "serviceaccount", name, "-n", "bench")
         if role:
-            made = output(CNIBENCH, "rbac", "--service-account", f"bench/{name}", *role)
-            self.kubectl("apply", "-f", "-", given=made)
+            self.roles.append(output(CNIBENCH, "rbac", "--service-account", f"bench/{name}", *role))
+            self.kubectl("apply", "-f", "-", given=self.roles[-1])
         token = self.kubectl("create", "token", name, "-n", "bench", "--duration=2h").strip()
-        config: dict[str, Any] = yaml.safe_load(self.cluster.kept.kubeconfig.read_text())
+        config: dict[str, Any] = yaml.safe_load(self.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": token}
-        path = self.folder.parent / f"{name}.kubeconfig"
+        path = self.folder / f"{name}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
         return ["--kubeconfig", str(path)]
 
 
 @pytest.fixture(scope="module")
-def there(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
-    folder = tmp_path_factory.mktemp("rights") / "audit"
-    folder.mkdir()
-    usual = containers.configuration
-
-    def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict[str, Any]:
-        return audited(usual(families, nodes, kube_proxy), folder)
-
+def there(bare_cluster: Kept, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
+    made = Accounts(bare_cluster, tmp_path_factory.mktemp("rights"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
-        patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
-        patch.setattr(containers, "configuration", configuration)
-        images_built(kind_parts.base)
-        cluster = containers.OneCluster(Options())
+        patch.setenv("XDG_STATE_HOME", str(made.folder / "state"))
+        made.kubectl("create", "namespace", "bench")
+        made.kubectl(
+            "create", "secret", "docker-registry", "registry", "-n", "bench",
+            "--docker-server=registry.example", "--docker-username=x", "--docker-password=y",
+        )  # fmt: skip
         try:
-            ours = [images.name(kind) for kind in images.KINDS]
-            cluster.load([images.archive(images.engine(), ours), kind_parts.cilium])
-            made = Audited(cluster, folder, str(kind_parts.charts["cilium"]))
-            made.kubectl("create", "namespace", "bench")
-            made.kubectl(
-                "create", "secret", "docker-registry", "registry", "-n", "bench",
-                "--docker-server=registry.example", "--docker-username=x", "--docker-password=y",
-            )  # fmt: skip
             yield made
         finally:
-            cluster.delete()
+            bare_cluster.remove()
+            gone = ("delete", "--ignore-not-found", "--wait=false")
+            made.kubectl(*gone, "namespace", "bench", "guests")
+            for role in made.roles:
+                made.kubectl(*gone, "-f", "-", given=role)
 
 
-def held(there: Audited, name: str, level: Level) -> set[tuple[str, str]]:
+def held(there: Accounts, name: str, level: Level) -> set[tuple[str, str]]:
     """What was asked for of the rights of a level, after a check that nothing else was (but what
     everybody may ask), and that nothing was denied.
     """
-    asked = requests(there.folder, name)
+    asked = requests(there.cluster.audit, name)
     assert len(asked) > 10
     assert [one for one in sorted(asked) if one.status == 403] == []
     everybodys = [one for one in TABLE if one.resource.startswith(("/", "selfsubject"))]
@@ -123,14 +117,14 @@ def held(there: Audited, name: str, level: Level) -> set[tuple[str, str]]:
     return {(right.resource, verb) for by in allowed.values() for right, verb in by}
 
 
-def test_without_rights_all_are_named_and_nothing_is_made(there: Audited, tmp_path: Path) -> None:
+def test_without_rights_all_are_named_and_nothing_is_made(there: Accounts, tmp_path: Path) -> None:
     nobody = there.account("nobody")
     before = there.kubectl("get", "namespaces", "-o", "name")
     nobody += EXISTING
     run = cnibench("run", *nobody, "--cni", "current", *ONE_CELL, cwd=tmp_path, status=3)
     said = run.stderr.replace(there.cluster.access.context, "lab")
     assert said == GOLDEN.read_text()
-    asked = requests(there.folder, "nobody")
+    asked = requests(there.cluster.audit, "nobody")
     assert {(one.verb, one.status) for one in asked} <= {("get", 200), ("create", 201)}
     doctor = json.loads(cnibench("doctor", *nobody, "--json", cwd=tmp_path, status=3).stdout)
     assert [one["lacks"] for one in doctor["missing"]] == [
@@ -141,13 +135,14 @@ def test_without_rights_all_are_named_and_nothing_is_made(there: Audited, tmp_pa
 
 
 def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed(
-    there: Audited, tmp_path: Path
+    there: Accounts, tmp_path: Path
 ) -> None:
     admin = there.account("admin", "--level", "install")
     user = there.account("user", "--level", "measure", "--pull-secret", SECRET)
     admin, user = [*admin, *EXISTING], [*user, *EXISTING]
     made = ["--allow-install", "--cni", "cilium", "--keep"]
-    chart = ["--set", f"chart={there.chart}", "--set", "securityContext.privileged=true"]
+    settings = there.cluster.settings(builtin()["cilium"])
+    chart = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     cnibench("run", *admin, *made, *chart, *ONE_CELL, *RUN, cwd=tmp_path)
     held(there, "admin", "install")
     work = (
@@ -176,7 +171,7 @@ def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed
     assert "cilium" not in there.kubectl("get", "daemonsets", "-A", "-o", "name")
 
 
-def _with_few_requests(there: Audited, folder: Path) -> None:
+def _with_few_requests(there: Accounts, folder: Path) -> None:
     """32 samples."""
     folder.mkdir()
     sparing = [*there.account("sparing", "--level", "measure"), *EXISTING]
@@ -191,13 +186,13 @@ def _with_few_requests(there: Audited, folder: Path) -> None:
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     assert len([one for one in lines(folder, "samples") if one["window"] == "speed"]) >= 32
-    asked = Counter((one.verb, one.resource) for one in each(there.folder, "sparing"))
+    asked = Counter((one.verb, one.resource) for one in each(there.cluster.audit, "sparing"))
     # One renewal of the Lease for each block, and more only where blocks take long.
     others = asked.total() - asked["update", "leases.coordination.k8s.io"]
     assert 10 < others <= 100 - 8, asked
 
 
-def _in_a_namespace(there: Audited, folder: Path) -> None:
+def _in_a_namespace(there: Accounts, folder: Path) -> None:
     """Nothing but Pods and a Lease in it, with a Role there; nothing stays."""
     folder.mkdir()
     there.kubectl("create", "namespace", "guests")
@@ -222,7 +217,7 @@ def _in_a_namespace(there: Audited, folder: Path) -> None:
 
 
 def _behind_a_policy(
-    there: Audited, guest: Sequence[str], nodes: Sequence[str], folder: Path
+    there: Accounts, guest: Sequence[str], nodes: Sequence[str], folder: Path
 ) -> None:
     """An administrator's default-deny, which Cilium enforces."""
     folder.mkdir()
