@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from _kind_cluster import Kept
-from _kind_runs import SHORT, cnibench, until
+from _kind_runs import SHORT, cnibench, output, until
 from _kind_sabotages import SABOTAGES, carry_out, others_come_and_go, refuted
 from _kind_samples import context, records, sample
 from _kubectl import got
 
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.pods.background import EnteredPod
 from cnibench.errors import CnibenchError, LimitError, MeasureError, UnsupportedError
 from cnibench.model.metrics import METRICS
+from cnibench.model.profile import builtin
 from cnibench.registry import provider, providers
 from cnibench.run.sample_context import Measurements
 from tests._each_workload import METRICS_OF, SMALL, values
@@ -38,6 +40,19 @@ def test_no_workload_is_left_out() -> None:
     assert set(providers("workloads")) == set(METRICS_OF) | OTHERS
 
 
+def test_nodes_come_up_without_a_cni_and_with_the_plugins_of_kinds_own_image(
+    bare_cluster: Kept,
+) -> None:
+    def lack_a_cni() -> bool:  # of one that has just gone kubelets tell some seconds later
+        nodes = list(map(facts, bare_cluster.access.listed("nodes")))
+        return len(nodes) == 2 and all(one.lacks_only_cni for one in nodes)
+
+    until(lack_a_cni)
+    for node in bare_cluster.nodes:
+        plugins = output("podman", "exec", node.facts.name, "ls", "/opt/cni/bin").split()
+        assert plugins == ["host-local", "loopback", "portmap", "ptp"]
+
+
 @on_flannel
 @pytest.mark.parametrize("workload", METRICS_OF)
 def test_gives_its_metrics(deployment: KubernetesDeployment, tmp_path: Path, workload: str) -> None:
@@ -54,6 +69,14 @@ def test_gives_its_metrics(deployment: KubernetesDeployment, tmp_path: Path, wor
         assert cdf["values"] == sorted(cdf["values"])
         (said,) = records(found, "tools")
         assert said["values"]["complete"] > 0
+
+
+@on_flannel
+def test_names_resolve_in_pods(deployment: KubernetesDeployment, bare_cluster: Kept) -> None:
+    bare_cluster.ready(builtin()["flannel"], dns=True)
+    for pod in deployment.pair("inter"):
+        asked = ["getent", "hosts", "kubernetes.default.svc.cluster.local"]
+        assert "10.96.0.1" in pod.run(asked, timeout=30).stdout
 
 
 @on_flannel

@@ -31,8 +31,6 @@ class Parts:
     cilium: Path
     charts: Mapping[str, Path]
     """the CNI's own helm charts, by name"""
-    plugins: Path
-    """folder of the reference CNI plugins"""
 
     def environment(self) -> dict[str, str]:
         """What is added to the environment of cnibench, kind and podman."""
@@ -58,7 +56,6 @@ def build() -> Parts:
         base=images.base(),
         flannel=images.flannel(),
         cilium=images.cilium(),
-        plugins=binaries.kubernetes() / "cni",
         charts={"flannel": binaries.flannel() / "chart", "cilium": binaries.cilium() / "chart"},
     )
     _network(parts)

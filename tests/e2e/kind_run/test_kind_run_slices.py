@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from _kind_runs import CNIBENCH, clusters, cnibench, lines, output, run_of, until
+from _kind_runs import CNIBENCH, clusters, cnibench, engine, lines, output, run_of, until
+from _traces import KINDS, Traces
 
 from cnibench.run.slices.readings.clocks import descendants
 
@@ -72,7 +73,9 @@ def test_cycles_are_those_of_the_datapath(sliced: Path) -> None:
 def test_nothing_of_a_killed_run_lives_on(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs in the Pods end with cnibench, or with the cluster that ``clean`` removes."""
+    """Programs in the Pods end with cnibench, or with the cluster that ``clean`` removes, which
+    leaves nothing.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # other tests keep their clusters
     argv = [CNIBENCH, "run", "--cluster", "kind", "--cni", "bridge-static"]
     with subprocess.Popen(
@@ -91,9 +94,13 @@ def test_nothing_of_a_killed_run_lives_on(
     until(lambda: not any(_name(pid) == "ab" for pid in pids), 20)
     (cluster,) = (tmp_path / "state" / "cnibench" / "clusters").iterdir()
     assert cluster.name in clusters()
+    label = f"label=io.x-k8s.kind.cluster={cluster.name}"
+    traces = Traces(*engine("podman", "ps", "--format", "{{.Names}}", "--filter", label).split())
+    assert set(traces.left()) == KINDS, "it knows where to look"
     assert f"the kind cluster {cluster.name}" in output(CNIBENCH, "clean", "--cluster", "kind")
     assert cluster.name not in clusters()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20)
+    assert traces.stay() == {}
 
 
 def _programs(root: int, name: str) -> set[int]:
