@@ -21,6 +21,7 @@ from _fidelity import PACKETS, PLACEMENTS, WIRE, look
 from _kind_cluster import Kept
 from _kind_runs import LIMIT
 
+from cnibench.clusters.kubernetes.cni import recognise
 from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(1200)  # on a machine that does something else as well
@@ -83,6 +84,7 @@ def of_kind(cluster: Kept, folder: Path) -> Found:
         cluster.install(profile)
         try:
             cluster.ready(profile, dns=True)
+            assert recognise.current(cluster.access)[0] == name
             deployment = cluster.deployment(profile)
             try:
                 found |= look([deployment], folder, REPEATS)
@@ -90,6 +92,7 @@ def of_kind(cluster: Kept, folder: Path) -> Found:
                 deployment.remove()
         finally:
             cluster.remove()
+        assert cluster.left(cluster.bare) == []
     return found
 
 
