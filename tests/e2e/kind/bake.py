@@ -11,25 +11,32 @@ from pathlib import Path
 
 from .command import Failed, run
 
+_STORE = Path("var/lib/containerd")
+_BLOBS = _STORE / "io.containerd.content.v1.content/blobs/sha256"
+_SNAPSHOTS = _STORE / "io.containerd.snapshotter.v1.overlayfs/snapshots"
+_UNPACKED = Path("kind/images")
+_LAYER = 1 << 20  # bytes: what is larger is no manifest and no configuration
+
 
 def bake(tree: Path, archives: list[Path]) -> None:
-    """Puts images into the containerd of the root file system in `tree`, not unpacked: what its
-    nodes would otherwise pull.
+    """Puts images into the containerd of the root file system in `tree`, unpacked: what its nodes
+    would otherwise pull.
+
+    An engine copies /var of the image into a volume for each node. What is unpacked therefore lies
+    elsewhere, and is read from the image by all nodes.
     """
-    with _containerd(tree / "var/lib/containerd") as address:
+    with _containerd(tree / _STORE) as address:
         for archive in archives:
-            run(
-                "ctr",
-                "--address",
-                address,
-                "--namespace",
-                "k8s.io",
-                "images",
-                "import",
-                "--no-unpack",
-                archive,
-                limit=300,
-            )
+            words = ["ctr", "--address", address, "--namespace", "k8s.io", "images", "import"]
+            run(*words, "--snapshotter", "overlayfs", archive, limit=300)
+    for blob in (tree / _BLOBS).iterdir():
+        if blob.stat().st_size > _LAYER:
+            blob.unlink()
+    for snapshot in (tree / _SNAPSHOTS).iterdir():
+        unpacked = _UNPACKED / snapshot.name
+        (tree / unpacked).parent.mkdir(parents=True, exist_ok=True)
+        (snapshot / "fs").rename(tree / unpacked)
+        (snapshot / "fs").symlink_to(Path("/") / unpacked)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
-"""The node image: Debian's systemd and containerd, our Kubernetes, and the control plane's images
-baked in.
+"""The node image: Debian's systemd and containerd, our Kubernetes, and the images of the control
+plane and of the CNIs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ REPOSITORY = "localhost/cnibench-e2e/node"
 
 def image() -> str:
     """The name of the node image in podman's storage, made when it is not there."""
-    programs, control_plane, root = binaries.kubernetes(), images.control_plane(), roots.node()
+    programs, root = binaries.kubernetes(), roots.node()
+    archives = [*sorted(images.control_plane().glob("*.tar")), images.flannel(), images.cilium()]
     files = [
         Path(__file__),
+        Path(bake.__file__),
         Path(furnish.__file__),
         *(furnish.FILES / name for name in furnish.COPIED),
     ]
-    name = f"{REPOSITORY}:{binaries.KUBERNETES}-{cache.key(programs.name, control_plane.name, root.name, *files)}"  # noqa: E501
+    name = f"{REPOSITORY}:{binaries.KUBERNETES}-{cache.key(programs.name, [one.parent.name for one in archives], root.name, *files)}"  # noqa: E501
     with cache.lock("node"):
         if not _exists(name):
             print("kind: node image ...", flush=True)
             began = time.monotonic()
-            _make(name, root / "root.tar", programs, sorted(control_plane.glob("*.tar")))
+            _make(name, root / "root.tar", programs, archives)
             _forget_others(name)
             print(f"kind: node image built in {time.monotonic() - began:.0f} s", flush=True)
     return name
