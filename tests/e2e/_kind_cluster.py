@@ -128,7 +128,6 @@ def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
             tolerations=({"operator": "Exists"},),
         )
         cluster.load([images.archive(engine, [making.workload_image, making.agent_image])])
-        cluster.load([parts.flannel, parts.cilium])
         ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))
         making = agents.make(cluster.access, making, ordered)
         nodes = agents.connect(cluster.access, making, ordered)

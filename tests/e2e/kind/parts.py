@@ -82,7 +82,7 @@ def _packed() -> None:
     """In the order in which the programs become ready; until then the locks of their parts are
     waited for.
     """
-    for make in (roots.images, roots.node, node.image, images.base, images.flannel, roots.machine):
+    for make in (roots.images, roots.node, roots.machine, images.base, node.image):
         make()
 
 
