@@ -128,7 +128,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         try:
             if not current:
                 wait.ready(self.access, profile, _READY)
-                install.settled(nodes)
+                install.settled(profile, nodes)
                 install.policies(self.access, profile, self._making.namespace)
             deployment = ExistingDeployment(
                 label,

@@ -138,10 +138,12 @@ def install(
     ) from None
 
 
-def settled(nodes: Sequence[KubernetesNode]) -> None:
+def settled(profile: Profile, nodes: Sequence[KubernetesNode]) -> None:
     """To be called when the CNI is ready: what changes on the nodes from now on is not its
     installation. Raises ClusterError.
     """
+    if manifests.installation(profile).host_network:  # nothing was installed
+        return
     on_each([node for node in nodes if node.host], removal.remember_settings)
 
 

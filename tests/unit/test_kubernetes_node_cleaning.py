@@ -15,6 +15,7 @@ import pytest
 
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.existing.safeguards import GuardedCluster
+from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import recognise
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal import uninstallation
@@ -306,3 +307,13 @@ def test_before_any_agent_runs_the_names_that_are_looked_for_are_shown(
         assert "devices cbtest0, cbtest1" in words
         assert "iptables chains CBTEST-*" in words
         assert CONFIGURATION in words
+
+
+def test_the_host_network_is_no_installation_whose_settings_are_written_down() -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("its node was asked")
+
+    node: Any = SimpleNamespace(name="a", host=True, facts=SimpleNamespace(name="n"), run=never)
+    install.settled(builtin()["host"], [node])
+    with pytest.raises(AssertionError, match="was asked"):
+        install.settled(builtin()["flannel"], [node])
