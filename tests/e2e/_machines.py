@@ -148,6 +148,8 @@ def machines(parts: Parts, folder: Path) -> Iterator[Machines]:
         made = Machines(names, (one, two), parts_folder(folder / "parts"), folder)
         for which in (0, 1):
             until(lambda which=which: "running" in made.on(which, _RUNNING))
+            # The kernel adds the route of an address some time after the address.
+            until(lambda which=which: " table local " in made.on(which, _ADDRESSED))
             made.on(
                 which,
                 f"mkdir -p /root/.ssh; echo '{key.with_suffix('.pub').read_text()}'"
@@ -171,6 +173,7 @@ def machines(parts: Parts, folder: Path) -> Iterator[Machines]:
             subprocess.run(["podman", "rm", "-fv", name], capture_output=True, check=False)
 
 
+_ADDRESSED = "ip -6 route show table all dev eth0 | grep '^local fe80:' || true"
 _RUNNING = (
     "systemctl is-system-running --wait 2>&1; systemctl is-active ssh | sed s/^active/running/"
 )
