@@ -56,6 +56,17 @@ class Machine:
     def emulated(self) -> bool:
         return self.accelerator.name == "tcg"
 
+    def suited(self, plan: Plan, options: PlanOptions) -> tuple[Plan, list[str]]:
+        """The plan as it is measured in the VM, and in words what that leaves out: in windows,
+        unless slices were asked for by an option.
+        """
+        said = []
+        if plan.method == "slices" and options.method is None:
+            plan = plan.model_copy(update={"method": "windows"})
+            said.append("measured in windows, not in slices: it runs in a VM")
+        plan, shortened = self.shortened(plan, options)
+        return plan, said + shortened
+
     def shortened(self, plan: Plan, options: PlanOptions) -> tuple[Plan, list[str]]:
         """The plan as it is measured under emulation, and in words what that leaves out.
 
@@ -199,17 +210,7 @@ def carry(
     """Has the VM measure what the run is missing; the exit status. What cnibench prints there comes
     out here.
     """
-    if not quiet:
-        click.echo(
-            f"measuring in a VM with the stock kernel {machine.kernel.release}: {machine.why}",
-            err=True,
-        )
-    if machine.emulated:
-        click.echo(
-            f"warning: the VM's processor is emulated ({machine.accelerator.reason}): its absolute"
-            " figures mean nothing, and comparisons count instructions rather than time",
-            err=True,
-        )
+    announce(machine, quiet)
     options = [
         *["--retry-failed"] * retry_failed,
         *["--quiet"] * quiet,
@@ -221,6 +222,21 @@ def carry(
             run_dir,
             machine.kernel,
             machine.accelerator,
+        )
+
+
+def announce(machine: Machine, quiet: bool = False) -> None:
+    """Says where it is measured, and that an emulated processor gives no absolute figures."""
+    if not quiet:
+        click.echo(
+            f"measuring in a VM with the stock kernel {machine.kernel.release}: {machine.why}",
+            err=True,
+        )
+    if machine.emulated:
+        click.echo(
+            f"warning: the VM's processor is emulated ({machine.accelerator.reason}): its absolute"
+            " figures mean nothing, and comparisons count instructions rather than time",
+            err=True,
         )
 
 

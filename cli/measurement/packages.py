@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections import ChainMap
 from collections.abc import Iterable, Mapping
 
 from cnibench.registry import packages_of
@@ -47,8 +46,9 @@ def install_command(tools: Iterable[str]) -> str:
     Debian has them.
     """
     system = _system()
-    declared = (packages_of(package) for package in ("clusters", "workloads", "collectors"))
-    names = {**_DEBIAN, **ChainMap(*declared)}
+    names = dict(_DEBIAN)
+    for package in ("clusters", "workloads", "collectors"):
+        names |= packages_of(package)
     renamed = _UBUNTU if "ubuntu" in system else {}
     wanted = sorted(
         {renamed.get(package, package) for package in (names.get(tool, tool) for tool in tools)}

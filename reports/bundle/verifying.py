@@ -132,7 +132,7 @@ def _figures(found: Verified, reader: RunReader, analysis: Analysis, stated: byt
     found.origin = contents.origin.last
     for what, version, known in (
         ("schema", contents.schema, SCHEMA),
-        ("figures of the version", contents.figures_version, figures.VERSION),
+        ("version of its figures", contents.figures_version, figures.VERSION),
     ):
         if version > known:
             raise InputError(
@@ -141,7 +141,7 @@ def _figures(found: Verified, reader: RunReader, analysis: Analysis, stated: byt
                 "install a newer cnibench",
             )
         if version < 1:
-            found.problems.append(f"{name}: {what} {version}, which never was")
+            found.problems.append(f"{name}: there is no {what} {version}")
             return
     if contents.figures_version < figures.VERSION:
         found.warnings.append(

@@ -9,6 +9,13 @@ from pathlib import Path
 import pytest
 
 _FILE = Path(__file__).parents[1] / "rerun.py"
+_ONCE = """
+from pathlib import Path
+def test_once():
+    before = Path('mark').exists()
+    Path('mark').touch()
+    assert before
+"""  # fails once
 _Rerun = Callable[[str], tuple[int, str]]
 
 
@@ -36,15 +43,7 @@ def rerun(
 
 def test_a_test_that_fails_twice_fails_the_suite(rerun: _Rerun) -> None:
     status, said = rerun(
-        "from pathlib import Path\n"
-        "def test_once():\n"
-        "    before = Path('mark').exists()\n"
-        "    Path('mark').touch()\n"
-        "    assert before\n"
-        "def test_always():\n"
-        "    assert False\n"
-        "def test_never():\n"
-        "    pass\n"
+        _ONCE + "def test_always():\n    assert False\ndef test_never():\n    pass\n"
     )
     assert status == pytest.ExitCode.TESTS_FAILED
     first, second = said.split("rerun: the tests that failed, one at a time")
@@ -53,13 +52,7 @@ def test_a_test_that_fails_twice_fails_the_suite(rerun: _Rerun) -> None:
 
 
 def test_a_test_that_fails_once_is_printed_and_passes(rerun: _Rerun) -> None:
-    status, said = rerun(
-        "from pathlib import Path\n"
-        "def test_once():\n"
-        "    before = Path('mark').exists()\n"
-        "    Path('mark').touch()\n"
-        "    assert before\n"
-    )
+    status, said = rerun(_ONCE)
     assert status == pytest.ExitCode.OK
     assert "1 failed" in said
 

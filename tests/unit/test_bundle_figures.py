@@ -52,9 +52,9 @@ FIGURES: dict[str, tuple[Callable[[], Files], str]] = {
         figure(lambda all: None, figures_version=7),
         "written by a newer cnibench",
     ),
-    "figures of version 0": (figure(lambda all: None, figures_version=0), "which never was"),
+    "figures of version 0": (figure(lambda all: None, figures_version=0), "there is no"),
     "contents of a future schema": (figure(lambda all: None, schema=99), "newer cnibench"),
-    "contents of schema 0": (figure(lambda all: None, schema=0), "which never was"),
+    "contents of schema 0": (figure(lambda all: None, schema=0), "there is no"),
     "another key beside the figures": (figure(lambda all: None, note="x"), "cannot be read"),
     "figures with a blank more": (
         lambda: FILES | {container.CONTENTS: FILES[container.CONTENTS].replace(b":", b": ", 1)},

@@ -227,11 +227,11 @@ def test_sysctls_that_somebody_changes_after_the_installation_stay(
     put(arp_ignore=2, send_redirects=0)  # somebody
     cleaning = Cleaning(node, about, (), (), *removal.before(node))
     assert [line for line in cleaning.look().lines if "sysctl" in line] == [
-        "nothing of sysctl net.ipv4.conf.all.arp_ignore, which somebody set to 2 after the"
-        " installation (before it: 0)",
+        "sysctl net.ipv4.conf.all.arp_ignore, which keeps 2, set after the CNI was ready (before"
+        " the CNI: 0)",
         "sysctl net.ipv4.conf.all.rp_filter, which gets 0 again",
-        "nothing of sysctl net.ipv4.conf.all.send_redirects, which somebody set to 0 after the"
-        " installation (before it: 1)",
+        "sysctl net.ipv4.conf.all.send_redirects, which keeps 0, set after the CNI was ready"
+        " (before the CNI: 1)",
     ]
     cleaning.clean()
     assert [value(name) for name in ("arp_ignore", "rp_filter", "send_redirects")] == [

@@ -109,6 +109,13 @@ def test_emulation_shortens_what_nobody_asked_for() -> None:
         == plan.workload
     )
     assert vm.shortened(plan, PlanOptions(plan="qi2021")) == (plan, [])
+    sliced = plan.model_copy(update={"method": "slices"})
+    windows, said = vm.suited(sliced, PlanOptions(plan="encryption"))
+    assert (windows.method, said) == (
+        "windows",
+        ["measured in windows, not in slices: it runs in a VM"],
+    )
+    assert vm.suited(sliced, PlanOptions(plan="x", method="slices"))[0].method == "slices"
     assert kernel_choice.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, PlanOptions()) == (
         plan,
         [],

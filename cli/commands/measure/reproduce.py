@@ -128,6 +128,8 @@ def _measure(
     log.keep()
     request, vm = _request(known, chosen, kernel, seed, folder)
     if dry_run:
+        if vm is not None:
+            kernel_choice.announce(vm)
         show(request, as_json)
         return 0
     for line in request.manifest.notes:

@@ -344,7 +344,7 @@ def command(
         whatever_runs=set(plan.cni) == {"all"},
     )
     if vm is not None:
-        plan, shortened = vm.shortened(plan, options)
+        plan, shortened = vm.suited(plan, options)
         given_up += shortened
     here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     prepared = partial(
@@ -371,6 +371,8 @@ def command(
         for line in before:
             click.echo(line, err=True)
     if dry_run:
+        if vm is not None:
+            kernel_choice.announce(vm, quiet)
         if as_json or not quiet:
             show(request, as_json)
         return 0

@@ -52,7 +52,7 @@ class Found:
 class Cleaning:
     """Removes what the profile says that the CNI leaves, routes to Pods of ``cidrs`` and the
     plugins ``copied``; nothing that the node ``had``. ``sysctls`` get the values that they had,
-    unless somebody has changed them since the CNI was ready.
+    unless they were changed after the CNI was ready.
     """
 
     node: KubernetesNode
@@ -143,7 +143,7 @@ class Cleaning:
         return found + self._settings()
 
     def _settings(self) -> list[Command]:
-        """Without those that somebody has changed, which are only named."""
+        """Those that were changed after the CNI was ready are only named."""
         now = node_snapshot.sysctls(self.node) if self.sysctls else {}
         found = []
         for name, (before, installed) in self.sysctls.items():
@@ -155,8 +155,8 @@ class Cleaning:
                 found.append(Command(line, f"sysctl {dotted}, which gets {before} again"))
             else:
                 words = (
-                    f"nothing of sysctl {dotted}, which somebody set to {value} after the"
-                    f" installation (before it: {before})"
+                    f"sysctl {dotted}, which keeps {value}, set after the CNI was ready (before the"
+                    f" CNI: {before})"
                 )
                 found.append(Command("true", words))
         return found

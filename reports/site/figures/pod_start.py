@@ -15,8 +15,7 @@ from cnibench.reports.site.figures.points import by_label
 from cnibench.reports.site.places import Place
 from cnibench.reports.site.publication.validation import steps as steps_of
 
-# Steps by colour: those of the lab and of clusters, of which a run has one a row, or two that
-# never come together.
+# The steps of the lab and of clusters, by colour. Those of one row seldom come together in a run.
 _STEPS = (
     ("sandbox", "sandbox-and-network"),
     ("scheduled", "link"),
@@ -31,12 +30,12 @@ _MOST = len(specs.SHADES)
 
 
 def shades(names: Sequence[str]) -> dict[str, str]:
-    """The colour of each step, at most as many as there are. A step that is listed has the same one
-    on every site; others share what is left.
+    """The colour of each step, for as many steps as there are colours. A listed step has that of
+    its row, unless another one of the row comes first by name; the others share what is left.
     """
     listed = {name: place for place, row in enumerate(_STEPS) for name in row}
     taken = dict[int, str]()
-    for name in sorted(names, key=lambda one: one not in listed):
+    for name in sorted(names, key=lambda one: (one not in listed, one)):
         first = listed.get(name, 0)
         free = ((first + step) % _MOST for step in range(_MOST))
         if (place := next((one for one in free if one not in taken), None)) is not None:
