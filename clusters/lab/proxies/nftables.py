@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from cnibench.clusters.lab.namespaces.places import LabNode
+from cnibench.clusters.lab.proxies import _nft_table
 from cnibench.clusters.lab.proxies._digest import digest
 from cnibench.clusters.lab.proxies.base import Counted, Proxy, place
 from cnibench.clusters.lab.proxies.iptables import translated
@@ -13,10 +13,9 @@ from cnibench.clusters.lab.rules import kubeproxy_nft
 from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS, SERVICE_CIDRS, Service
 
 _LIMIT = 120.0  # s for ten thousand Services
-_FAMILY = {4: "ip", 6: "ip6"}
-_CHAIN = re.compile(r"\tchain (\S+) \{")
-_ELEMENT = re.compile(r"(\S+) \. (\w+) \. (\S+) : goto (service-[^\s,}]+)")
-_TARGET = re.compile(r"dnat to (\S+)")
+# Services of one transaction where many are written at once: the kernel looks each rule's own set
+# up among all that its transaction has made.
+_AT_ONCE = 500
 
 
 class Nftables(Proxy):
@@ -28,16 +27,21 @@ class Nftables(Proxy):
 
     def build(self, node: LabNode) -> None:
         for family, services in self.services.items():
-            self._nft(node, self._whole(node, family, services))
-
-    def _whole(self, node: LabNode, family: int, services: Sequence[Service]) -> str:
-        return kubeproxy_nft.setup(
-            family, CLUSTER_CIDRS[family], SERVICE_CIDRS[family], node.addresses[family], services
-        )
+            self._write(node, family, services)
 
     def _write_all(self, family: int, before: Sequence[Service]) -> None:
         now = self.services[family]
-        self._on_nodes(lambda node: self._nft(node, self._whole(node, family, now)))
+        self._on_nodes(lambda node: self._write(node, family, now))
+
+    def _write(self, node: LabNode, family: int, services: Sequence[Service]) -> None:
+        """The whole table, in place of what was there."""
+        cluster, own = CLUSTER_CIDRS[family], SERVICE_CIDRS[family]
+        first, rest = services[:_AT_ONCE], services[_AT_ONCE:]
+        text = kubeproxy_nft.setup(family, cluster, own, node.addresses[family], first)
+        self._nft(node, text)
+        for start in range(0, len(rest), _AT_ONCE):
+            some = rest[start : start + _AT_ONCE]
+            self._nft(node, kubeproxy_nft.added(family, cluster, some))
 
     def _write_change(self, family: int, new: Sequence[Service], gone: Sequence[Service]) -> None:
         now = self.services[family]
@@ -63,15 +67,12 @@ class Nftables(Proxy):
             node.ns.run(["nft", "-f", "-"], input=text, timeout=_LIMIT)
 
     def found(self) -> Mapping[str, Counted]:
-        return {
-            place(node, family): _counted(
-                node.ns.run(
-                    ["nft", "list", "table", _FAMILY[family], kubeproxy_nft.TABLE], timeout=_LIMIT
-                ).stdout
-            )
-            for family in self.services
-            for node in self.deployment.nodes()
-        }
+        found = {}
+        for family in self.services:
+            for node in self.deployment.nodes():
+                with node.ns.inside():
+                    found[place(node, family)] = _counted(family)
+        return found
 
     def expected(self, family: int) -> Counted:
         services = self.services[family]
@@ -90,23 +91,18 @@ class Nftables(Proxy):
         return translated(node, service)
 
 
-def _counted(text: str) -> Counted:
-    """Of what nft says of the table: rules of Services' and endpoints' chains, and elements."""
-    rules, lines, chain = 0, [], ""
-    for line in text.splitlines():
-        if found := _CHAIN.match(line):
-            chain = found[1] if "/" in found[1] else ""
-        elif line == "\t}":
-            chain = ""
-        elif chain:
-            rules += 1
-            if found := _TARGET.search(line):
-                lines.append(f"{chain} {found[1]}")
-        elif ": goto service-" in line:
-            for address, protocol, port, to in _ELEMENT.findall(line):
-                rules += 1
-                lines.append(f"{address} {protocol} {port} {to}")
-    return Counted(rules, digest(lines))
+def _counted(family: int) -> Counted:
+    """Of the calling thread's namespace: rules of Services' and endpoints' chains, and elements."""
+    lines, count = [], 0
+    for chain, address, port in _nft_table.rules(family, kubeproxy_nft.TABLE):
+        if "/" in chain:
+            count += 1
+            if address:
+                lines.append(f"{chain} {address if family == 4 else f'[{address}]'}:{port}")
+    for words in _nft_table.verdicts(family, kubeproxy_nft.TABLE, "service-ips"):
+        count += 1
+        lines.append(" ".join(map(str, words)))
+    return Counted(count, digest(lines))
 
 
 PROVIDER = Nftables
