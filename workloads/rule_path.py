@@ -39,7 +39,7 @@ _OVERHEAD = 140  # bytes that a tunnel adds at most
 # IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
 _CARRIERS = "4, 17, 41, 47, 50"
 _LIMIT = 30.0  # s
-_AGAIN = 0.05  # s
+_AGAIN = 0.05  # s until the first repetition; each further one waits twice as long
 _TRIES, _LOST = 3, 10.0  # s after which a datagram counts as lost
 
 
@@ -211,13 +211,13 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
     before. Raises LimitError, MeasureError.
     """
     end = time.monotonic() + _LIMIT
-    number = 0
+    number, wait = 0, _AGAIN if monitor else _LIMIT
     while True:
         name = f"{word}_{number}"
         node.run(["nft", "add", "chain", *_PROBE, name], timeout=_LIMIT)
-        again = time.monotonic() + (
-            _AGAIN if monitor else _LIMIT
-        )  # one that does not listen yet has missed it
+        # A monitor that does not listen yet has missed it. It loads the rules first, and begins
+        # anew with each change: a pause shorter than that would keep it from ever listening.
+        again = time.monotonic() + wait
         while time.monotonic() < min(again, end):
             if reported(_common.read(_file(s, node, "trace.txt")), name):
                 return
@@ -231,7 +231,7 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
             raise LimitError(
                 f"nft monitor on node {node.name} reported nothing within {_LIMIT:.0f} s"
             )
-        number += 1
+        number, wait = number + 1, 2 * wait
 
 
 def reported(text: str, name: str) -> bool:

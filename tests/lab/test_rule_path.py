@@ -12,6 +12,9 @@ from typing import Any, Literal
 import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.rules import kubeproxy
+from cnibench.clusters.lab.rules.ruleset import save_text
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS, many
 from cnibench.errors import LimitError
 from cnibench.registry import provider
 from cnibench.run.windows.sample import measure
@@ -128,6 +131,14 @@ def test_known_rules_are_counted_one_by_one(make_stand: Make, tmp_path: Path) ->
     ]
     text = (tmp_path / "first" / "a.ruleset.txt").read_text()
     assert "goto d" in text
+
+
+def test_a_node_with_the_rules_of_two_thousand_services(make_stand: Make, tmp_path: Path) -> None:
+    """nft monitor loads all of them before it listens, and begins anew with each change."""
+    deployment = make_stand("veth-baseline")
+    part = kubeproxy.rules(4, CLUSTER_CIDRS[4], many(4, 2000, 1))
+    deployment.a.run(["iptables-nft-restore"], timeout=60, input=save_text([part]))
+    assert measured(deployment, tmp_path, "intra", "first", 4)["rules"] > 2000
 
 
 def test_the_older_iptables_gives_the_same_counts(make_stand: Make, tmp_path: Path) -> None:
