@@ -6,7 +6,7 @@ took, its results as a table, what the screen showed meanwhile, and the board ma
 Without RUN it carries out the README's command, which stores the run in runs/; that needs root, an
 idle machine and pyte. RUN is the directory of a run that the same command made; the recording then
 stays as it is. The picture of the board needs Chromium. Writes docs/first-run*, and what is between
-two marks in the README. The lines are those of ``cnibench report RUN --format brief``.
+two marks in the README. The lines are those with which the command ends.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Analysis, Result
 from cnibench.analysis.text.narrative import primary_places
+from cnibench.cli.measurement.results import elsewhere
 from cnibench.errors import CnibenchError, MissingError, UsageError
 from cnibench.model.units import duration
 from cnibench.registry import provider
@@ -36,6 +37,7 @@ from cnibench.reports.board.build import build
 from cnibench.reports.bundle.making import bundle
 from cnibench.rundir.index import find
 from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import REPORT
 from cnibench.system.text import console
 
 ROOT = Path(__file__).parents[1]
@@ -201,7 +203,8 @@ def main() -> int:
             f"{run.id} is unfinished, damaged or resumed", "take one that ended without a pause"
         )
     said = caption(run.environment, run.plan.created, run.finished)
-    answer = provider("reports", "brief").render(analysis, WIDTH)
+    rest = elsewhere(Path("runs", run.id, REPORT))
+    answer = f"{provider('reports', 'brief').render(analysis, WIDTH)}{rest}\n"
     PICTURE.write_text(picture(words, answer, said), encoding="utf-8")
     board_picture(run)
     README.write_text(with_caption(page, said, results(analysis)), encoding="utf-8")

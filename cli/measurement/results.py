@@ -39,8 +39,13 @@ def show(path: Path, as_json: bool, quiet: bool) -> int:
         if kept:
             click.echo(f"warning: {file} was not as a run wrote it; kept as {kept}", err=True)
         if not quiet:
-            click.echo(f"report: {file}", err=True)
+            click.echo(elsewhere(file), err=True)
     return 1 if analysis.problems else 0
+
+
+def elsewhere(file: Path) -> str:
+    """The last line of a run: where the rest of the report is; ``file`` as the user may name it."""
+    return f"everything else: cnibench report {file.parent} (or its {file.name})"
 
 
 def _from_here(file: Path) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cnibench.analysis.model import Analysis
-from cnibench.analysis.text.narrative import conditions, primary_groups
+from cnibench.analysis.text.decision import lines, settled
+from cnibench.analysis.text.narrative import conditions, primary_groups, primary_places
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.standings import named
 from cnibench.reports.document.comparison import place
@@ -23,6 +24,7 @@ def document(analysis: Analysis, *, whole: bool) -> Document:
         place(analysis, group, name, whole)
         for group, name in zip(groups, named(groups, describe), strict=True)
     ]
+    sections += _decision(analysis)
     sections += turning(analysis)
     sections += cycles(analysis)
     sections += attested(analysis, whole)
@@ -33,3 +35,11 @@ def document(analysis: Analysis, *, whole: bool) -> Document:
     sections += environment(analysis, whole)
     names = ", ".join(run.name or run.id for run in analysis.runs)
     return Document(f"cnibench report: {names}", conditions(analysis), analysis.summary, sections)
+
+
+def _decision(analysis: Analysis) -> list[Section]:
+    """What one run decided, and what the undecided pairs need."""
+    pairs = [pair for place in primary_places(analysis) for pair in place.pairs]
+    found = settled(analysis, pairs)
+    said = lines(found) if found else []
+    return [Section("Decision", lines=said)] if said else []

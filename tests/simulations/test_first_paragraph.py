@@ -19,6 +19,7 @@ from cnibench.reports.document.build import document
 from cnibench.reports.json_ import PROVIDER as JSON
 from tests.simulations._paragraph import Claims, Paragraph, parse
 from tests.simulations._situations import Situation, situations
+from tests.unit._brief import rows as brief_rows
 
 COUNT = 200
 _OFTEN = 0.2  # share of failures from which on a profile is not ranked
@@ -207,8 +208,7 @@ def test_all_formats_name_the_same_best(cases: list[_Case]) -> None:
             assert [row[0] for row in rows][: len(group.ranking)] == group.ranking
             assert not any("?" in cell for row in rows for cell in row)
             if claims.kind == "decided":
-                start = next(line for line in lines if line.startswith("tcp-rr on one node"))
-                assert start.split(": ", 1)[1].startswith(f"{claims.best} ")
+                assert brief_rows(lines)["tcp-rr on one node"][claims.best].startswith("best ")
 
 
 def test_what_is_proven_is_true(cases: list[_Case]) -> None:

@@ -12,11 +12,13 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
-from cnibench.analysis.comparison.decided import decided, needed
+from cnibench.analysis.comparison.decided import decided
 from cnibench.analysis.comparison.levels import planned_looks
 from cnibench.analysis.comparison.neighbours import ASSUMED, independence
 from cnibench.analysis.comparison.one_deployment import NOTE as ONE_DEPLOYMENT
-from cnibench.analysis.text.decision import lines
+from cnibench.analysis.comparison.outcome import needed
+from cnibench.analysis.text.decision import lines, settled
+from cnibench.analysis.text.narrative import primary_places
 from cnibench.cli.measurement.execute import _all_decided
 from cnibench.planning.plan import build_plan
 from cnibench.reports.brief import BriefReport
@@ -115,6 +117,9 @@ def test_the_last_lines_say_what_is_decided_and_what_the_rest_needs(tmp_path: Pa
     assert said[0].startswith("Decided after 8 blocks: 2 of 3 pairs (2 significantly different")
     assert f"Undecided: a / b, tcp-rr on one node: needs about {more} more blocks." in said
     assert f"--blocks {8 + more} would decide each of them" in said[-1]
+    analysis = analyse([RunReader(tmp_path / "noisy")])
+    pairs = [pair for place in primary_places(analysis) for pair in place.pairs]
+    assert lines(settled(analysis, pairs)) == said, "the report says what the run decided"
     many = a_run(tmp_path, {"a": 1.0, "b": 1.0}, noise=0.06, blocks=3, name="few")
     assert lines(decided(many))[0].startswith("Decided after 3 blocks: 0 of 1 pair (")
     assert lines(decided(a_run(tmp_path, {"a": 1.0}, name="one"))) == []

@@ -14,6 +14,7 @@ from cnibench.reports.brief import PROVIDER as BRIEF
 from cnibench.reports.document.build import document
 from cnibench.reports.text import PROVIDER as TEXT
 from cnibench.rundir.reader import RunReader
+from tests.unit._brief import rows
 from tests.unit._call import call
 from tests.unit._runs import edited, synthetic
 
@@ -66,7 +67,7 @@ def test_three_repeats_say_what_is_known(tmp_path: Path, imported: bool) -> None
         shown == "1 (baseline)" or shown.rsplit(" ", 1)[1] in ("proven", "suggestive", "~")
         for shown in _rows(analysis).values()
     )
-    assert "assuming normal noise (3 blocks)" in BRIEF.render(analysis, 1000)
+    assert "of them assuming normal noise" in BRIEF.render(analysis, 1000)
 
 
 def test_one_value_proves_nothing(tmp_path: Path) -> None:
@@ -117,7 +118,9 @@ def test_family_of_the_baseline(tmp_path: Path, blocks: int) -> None:
     assert "compared with same" in said
     assert "; worse: " in said
     assert "as asked (--family baseline)" in said
-    assert BRIEF.render(analysis, 1000).count("tcp-rr on one node: same ") == 1
+    place = rows(BRIEF.render(analysis, 1000).splitlines())["tcp-rr on one node"]
+    assert re.fullmatch(r"\d\S+ k/s", place["same"])
+    assert re.fullmatch(r"-5\d\.\d to -4\d\.\d %", place["half"])
     assert set(_rows(analysis)) == set(TRUTH)
     assert TEXT.render(analysis)
 
@@ -193,10 +196,9 @@ def test_a_sweeps_tables_carry_its_value(tmp_path: Path) -> None:
 def test_the_paragraph_speaks_of_other_pairs_only_where_there_are_any(tmp_path: Path) -> None:
     proven = synthetic(tmp_path, {"a": 1.0, "b": 0.5}, blocks=3, name="proven")
     alike = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=3, name="alike", noise=0.05, seed=3)
-    said = [call(["report", str(run.path), "--format", "brief"]).stdout for run in (proven, alike)]
+    said = [call(["report", str(run.path)]).stdout for run in (proven, alike)]
     told = [" ".join(text.split()) for text in said]
     assert ["of the others nothing can be said" in text for text in told] == [False, True]
-    assert ["suggestive" in text for text in told] == [False, False]
 
 
 def test_the_ends_of_a_narrow_interval_differ(tmp_path: Path) -> None:

@@ -126,9 +126,10 @@ def test_the_report_is_named_as_the_current_directory_has_it(
     run = _interrupted(folder).resolve()
     _resumed(run)
     for here, named in (
-        (run.parent.parent, f"{run.parent.name}/{run.name}/report.md"),
-        (Path("/usr"), f"{run}/report.md"),
+        (run.parent.parent, f"{run.parent.name}/{run.name}"),
+        (Path("/usr"), f"{run}"),
     ):
         monkeypatch.chdir(here)
         results.show(run, as_json=False, quiet=False)
-        assert capsys.readouterr().err.splitlines()[-1] == f"report: {named}"
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == f"everything else: cnibench report {named} (or its report.md)"

@@ -59,7 +59,7 @@ def test_the_pictures_name_no_folder_of_the_machine_that_made_them() -> None:
 def test_the_picture_is_an_answer_that_fits_the_terminal() -> None:
     _, _, lines = shown(first_run.PICTURE.read_text(encoding="utf-8"))
     assert max(map(len, lines)) <= 80
-    for beginning in ("fidelity: ", "tcp-rr between nodes: ", "tcp-stream on one node: "):
+    for beginning in ("testbed: ", "tcp-rr between nodes", "tcp-stream on one node"):
         assert [line for line in lines if line.startswith(beginning)]
 
 

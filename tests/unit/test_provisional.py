@@ -23,6 +23,7 @@ from cnibench.run.progress import Lines, Silent, Terminal
 from cnibench.rundir.schema import Manifest
 from cnibench.rundir.writer import RunWriter
 from tests._manifest import manifest, transactions
+from tests.unit._brief import rows
 from tests.unit._runs import synthetic
 
 TRUTH = {"fast": 1.0, "slow": 0.8, "slower": 0.7}
@@ -192,9 +193,12 @@ def test_with_enough_blocks_it_is_the_final_answer(tmp_path: Path, blocks: int) 
                 assert one.low == pytest.approx(1 / pair.ci_high)
                 assert one.high == pytest.approx(1 / pair.ci_low)
     if blocks == 12:
-        answer = BRIEF.render(analysis, 1000)
+        answer = rows(BRIEF.render(analysis, 1000).splitlines())
         for line in lines(so_far.rankings()):
-            assert re.sub(r"([+-][\d.]+) to", r"\1 % to", line) in answer
+            place, _, said = line.partition(": ")
+            assert dict(one.split(" ", 1) for one in said.split("; ")) == {
+                label: words.removeprefix("best ") for label, words in answer[place].items()
+            }
 
 
 def test_disturbed_samples_do_not_count(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import textwrap
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -434,15 +433,11 @@ def _resume(
 
 def _report(path: Path, status: int, as_json: bool, quiet: bool, *, more: bool = True) -> int:
     """Prints the comparison and writes it beside the samples; 1 when any sample of the run failed.
-    Of a run of calibrate, the calibration.
-
-    The last lines say how many were disturbed, if any were: that is no failure; and if ``quiet``,
-    how many failed, which the report says otherwise.
+    Of a run of calibrate, the calibration. If ``quiet``, stderr says how many samples failed or
+    were disturbed.
     """
     if status not in (0, 1):
         return status
-    from cnibench.analysis.comparison.decided import decided
-    from cnibench.analysis.text.decision import lines
     from cnibench.cli.measurement import calibration
     from cnibench.cli.measurement.results import show
     from cnibench.rundir.reader import RunReader
@@ -450,10 +445,6 @@ def _report(path: Path, status: int, as_json: bool, quiet: bool, *, more: bool =
     if RunReader(path).plan.calibrates:
         return calibration.answer(path, status, measured=more, as_json=as_json, quiet=quiet)
     status = max(status, show(path, as_json, quiet))
-    for line in [] if quiet else lines(decided(RunReader(path))):
-        click.echo(
-            textwrap.fill(line, 80, subsequent_indent="  ", break_on_hyphens=False), err=as_json
-        )
     failed, disturbed, measured = set(), set(), set()
     for sample in RunReader(path).samples():
         measured.add((sample.cell, sample.block))
@@ -461,14 +452,12 @@ def _report(path: Path, status: int, as_json: bool, quiet: bool, *, more: bool =
             failed.add((sample.cell, sample.block))
         if sample.disturbed:
             disturbed.add((sample.cell, sample.block))
-    if disturbed:
-        click.echo(
-            f"{len(disturbed)} of {len(measured)} samples were disturbed and are not used; the"
-            " report says why",
-            err=True,
-        )
-    if failed and quiet:
-        click.echo(
-            f"{len(failed)} of {len(measured)} samples failed; the report says why", err=True
-        )
+    if quiet:
+        for number, what in (
+            (len(disturbed), "were disturbed and are not used"),
+            (len(failed), "failed"),
+        ):
+            if number:
+                said = f"{number} of {len(measured)} samples {what}; the report says why"
+                click.echo(said, err=True)
     return 1 if failed else status

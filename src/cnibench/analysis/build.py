@@ -330,6 +330,7 @@ def run_of(reader: RunReader) -> Run:
         duration=plan.duration,
         warmup=plan.warmup,
         planned=plan.planned,
+        resolution=plan.resolution,
         facts=plan.facts,
     )
 

@@ -273,7 +273,8 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how
-    its number of blocks came about, ``facts`` what the user said of it.
+    its number of blocks came about, ``facts`` what the user said of it. A pair that differs by less
+    than ``resolution`` counts as equal.
     """
 
     id: str
@@ -287,6 +288,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     duration: float = 0.0
     warmup: float = 0.0
     planned: list[Planned] = []
+    resolution: float = 0.05
     facts: dict[str, str] = {}
 
 

@@ -1,52 +1,17 @@
-"""Which pairs of a run are decided, and what the others need: the rule by which a run ends.
-
-A pair is decided if its profiles are significantly different, or if it is proven that they differ
-by less than the resolution. Differences hold together at the level of the run, over all of its
-looks, and so do proofs of less: no pair can be wrong in both ways.
-"""
+"""Which pairs of a run are decided while it goes on: the rule by which it ends."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cnibench.analysis.build import contexts_of, main_of
 from cnibench.analysis.comparison.contexts import Context
 from cnibench.analysis.comparison.host_baseline import to_host
 from cnibench.analysis.comparison.levels import level_of, look_at
 from cnibench.analysis.comparison.neighbours import dependence, main_contexts
+from cnibench.analysis.comparison.outcome import Decided, outcome
 from cnibench.analysis.comparison.pairs import compare
-from cnibench.analysis.model import Pair
-from cnibench.model.units import plural
 from cnibench.rundir.reader import RunReader
-from cnibench.stats.power import decides
-
-
-@dataclass(frozen=True)
-class Decided:
-    """``blocks`` are those that are finished, ``level`` is that of their tests. ``dependence`` says
-    that neighbouring blocks depend on each other, '' where they do not seem to.
-    """
-
-    blocks: int
-    resolution: float
-    different: Sequence[Pair]
-    equal: Sequence[Pair]
-    undecided: Sequence[Pair]
-    level: float
-    dependence: str
-
-    @property
-    def pairs(self) -> int:
-        return len(self.different) + len(self.equal) + len(self.undecided)
-
-    @property
-    def reason(self) -> str:
-        """Why the run may end, '' while it may not."""
-        if self.undecided or self.dependence or not self.pairs:
-            return ""
-        return f"every pair is decided after {plural(self.blocks, 'block')}"
 
 
 def decided(reader: RunReader, blocks: int = 0) -> Decided:
@@ -60,26 +25,7 @@ def decided(reader: RunReader, blocks: int = 0) -> Decided:
         (block for one in contexts for it in one.members.values() for _, block in it.values),
         default=-1,
     )
-    different = [pair for pair in pairs if _different(pair)]
-    rest = [pair for pair in pairs if not _different(pair)]
-    resolution = reader.plan.resolution
-    equal = [pair for pair in rest if pair.within is not None and pair.within <= resolution]
-    undecided = [pair for pair in rest if pair.within is None or pair.within > resolution]
-    return Decided(
-        blocks or done, resolution, different, equal, undecided, level, dependence(contexts)
-    )
-
-
-def _different(pair: Pair) -> bool:
-    """What only the model of few repeats says ends no run: its level is not that of the looks."""
-    return pair.verdict in ("a-better", "b-better") and pair.basis != "additive model"
-
-
-def needed(found: Decided, pair: Pair) -> int:
-    """How many blocks would decide an undecided pair, 0 where nobody can tell."""
-    if pair.ratio is None or pair.ratio <= 0 or not pair.scale:
-        return 0
-    return decides(pair.family, pair.scale, math.log(pair.ratio), found.resolution, found.level)
+    return outcome(pairs, blocks or done, reader.plan.resolution, level, dependence(contexts))
 
 
 def _first(context: Context, blocks: int) -> Context:

@@ -1,16 +1,25 @@
-"""The last lines of a run: what is decided, and what the undecided pairs need."""
+"""What a run decided, and what the undecided pairs need."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from cnibench.analysis.comparison.decided import Decided, needed
-from cnibench.analysis.model import Pair
+from cnibench.analysis.comparison.outcome import Decided, needed, outcome
+from cnibench.analysis.model import Analysis, Pair
 from cnibench.analysis.text.places import describe
 from cnibench.model.units import plural
 from cnibench.stats.power import MOST_BLOCKS, POWER
 
 _LISTED = 6  # undecided pairs that are named
+
+
+def settled(analysis: Analysis, pairs: Sequence[Pair]) -> Decided | None:
+    """What these pairs of one run are; None for several runs together, which end by no rule."""
+    if len(analysis.runs) != 1:
+        return None
+    done = 1 + max((block for one in analysis.results for block in one.blocks), default=-1)
+    return outcome(pairs, done, analysis.run.resolution, analysis.level)
 
 
 def lines(found: Decided) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cnibench.analysis.model import LEFT_OUT, Analysis, Disturbed
 from cnibench.analysis.text.places import describe, of_cell
-from cnibench.model.units import is_number
+from cnibench.model.units import is_number, plural
 from cnibench.system.usage import BUSY
 
 _SHOWN = 3  # in the summary; the report's table has all
@@ -51,16 +51,19 @@ def _number(value: Any) -> float:
 
 
 def brief(analysis: Analysis) -> list[str]:
-    """How many, and the first one with its reason, in one sentence; none without."""
-    if not analysis.disturbed:
-        return [*busy(analysis), *_left_out(analysis)]
-    first = analysis.disturbed[0]
-    return [
-        *busy(analysis),
-        f"Disturbed and not used: {len(analysis.disturbed)} of {analysis.samples} samples, first"
-        f" {_place(first)}, block {first.block + 1}: {first.reason}.",
-        *_left_out(analysis),
-    ]
+    """What disturbed the run, in one sentence; the first reason stands for the others."""
+    if not analysis.samples:
+        return []
+    found, left = analysis.disturbed, analysis.left_out
+    text = f"Disturbed and not used: {len(found)} of {plural(analysis.samples, 'sample')}"
+    if found:
+        text += f", first {_place(found[0])}, block {found[0].block + 1}: {found[0].reason}"
+    if left:
+        text += (
+            f"; {len(left)} other{'s' * (len(left) != 1)} left out more than {LEFT_OUT:.0%} of"
+            f" their slices (at most {max(left):.0%})"
+        )
+    return [f"{text}.", *busy(analysis)]
 
 
 def _left_out(analysis: Analysis) -> list[str]:

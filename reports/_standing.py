@@ -1,0 +1,103 @@
+"""The profiles of each place in as few lines as they take: a table where it fits, a line for each
+place where there are few profiles, else the first and the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cnibench.analysis.comparison.groups import PROVEN
+from cnibench.analysis.comparison.outcome import equal
+from cnibench.analysis.model import Pair, Result
+from cnibench.analysis.text.in_brief import EQUAL, UNDECIDED
+from cnibench.analysis.text.standings import Place, leading
+from cnibench.analysis.text.wording import figure, names
+from cnibench.reports._escape import plain
+
+_GAP = "  "
+_EACH = 4  # profiles that are all named in the line of a place
+
+
+def table(
+    places: Sequence[Place], labels: Sequence[str], resolution: float, width: int
+) -> list[str]:
+    """A row for each place and a column for each of ``labels``; [] where that is wider than
+    ``width``. Pairs that differ by at most ``resolution`` are equal.
+    """
+    rows = [_cells(one, resolution) for one in places]
+    columns = [
+        ["", *map(_name, places)],
+        *([label, *(row.get(label, "no figure") for row in rows)] for label in labels),
+    ]
+    columns = [[plain(cell) for cell in column] for column in columns]
+    wide = [max(map(len, column)) for column in columns]
+    if not places or sum(wide) + len(_GAP) * (len(wide) - 1) > width:
+        return []
+    return [
+        _GAP.join(cell.ljust(size) for cell, size in zip(line, wide, strict=True)).rstrip()
+        for line in zip(*columns, strict=True)
+    ]
+
+
+def sentences(places: Sequence[Place], profiles: int, resolution: float) -> list[str]:
+    """A line for each place, and one before them where they do not name all ``profiles``."""
+    if profiles <= _EACH:
+        return [_all(one, _cells(one, resolution)) for one in places]
+    head = f"The best of {profiles} (+ how many are not proven to be worse); the last:"
+    return [head] * bool(places) + [_ends(one) for one in places]
+
+
+def _name(one: Place) -> str:
+    return one.name + " (less is better)" * (one.group.better == "lower")
+
+
+def _all(one: Place, cells: Mapping[str, str]) -> str:
+    """``tcp-rr on one node: cilium best 71.4 k/s; flannel -14.6 to -13.3 %``"""
+    return f"{_name(one)}: {'; '.join(f'{label} {said}' for label, said in cells.items())}"
+
+
+def _ends(one: Place) -> str:
+    """``tcp-rr on one node: cilium 71.4 k/s (+2); weave -80.1 %``"""
+    said = []
+    if one.sound:
+        first, last = one.sound[0], one.sound[-1]
+        alike = f" (+{len(leading(one)) - 1})" if one.pairs else ""
+        said = [f"{first.label} {figure(first)}{alike}"]
+        pair = one.pair(first.label, last.label)
+        if pair and pair.verdict in PROVEN and pair.ratio:
+            ratio = pair.ratio if pair.a == last.label else 1 / pair.ratio
+            said.append(f"{last.label} {100 * (ratio - 1):+.1f} %")
+        elif last is not first:
+            said.append(f"{last.label} {figure(last)}")
+    if one.group.failing:
+        said.append(f"failed often: {names(one.group.failing)}")
+    return f"{_name(one)}: {'; '.join(said)}"
+
+
+def _cells(one: Place, resolution: float) -> dict[str, str]:
+    """What is said of each profile; the one that the others are compared with comes first."""
+    found = {}
+    if sound := sorted(one.sound, key=lambda result: result.label != one.base):
+        first, *others = sound
+        tested = any(pair.basis for pair in one.pairs)
+        found[first.label] = "best " * (tested and not one.base) + figure(first)
+        for other in others:
+            found[other.label] = _against(one.pair(first.label, other.label), other, resolution)
+    return found | dict.fromkeys(one.group.failing, "failed often")
+
+
+def _against(pair: Pair | None, own: Result, resolution: float) -> str:
+    """``-14.6 to -13.3 %``: how much more or less it has than the first, with the interval."""
+    if pair is None or not pair.basis:
+        return f"{UNDECIDED} {figure(own)}"
+    proven = pair.verdict in PROVEN
+    mark = "" if proven else f"{EQUAL} " if equal(pair, resolution) else f"{UNDECIDED} "
+    if pair.ratio is None:
+        better = (pair.verdict == "a-better") == (pair.a == own.label)
+        return ("better" if better else "worse") if proven else f"{mark}{figure(own)}"
+    low = pair.ci_low if pair.ci_low is not None else pair.ratio
+    high = pair.ci_high if pair.ci_high is not None else pair.ratio
+    if pair.a != own.label:
+        low, high = 1 / high, 1 / low
+    ends = dict.fromkeys(f"{100 * (end - 1):+.1f}" for end in (low, high))
+    return f"{mark}{' to '.join(ends)} %"
