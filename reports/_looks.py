@@ -61,7 +61,7 @@ _CNIS = {
         ("#009e73", "#027554", "#088b65"),
         (
             *("cilium", "cilium-native", "cilium-geneve", "cilium-wireguard", "cilium-kpr"),
-            *("cilium-default", "cilium-ipsec"),
+            *("cilium-default", "cilium-ipsec", "cilium-netkit", "cilium-bigtcp"),
         ),
     ),
     "kube-router": _Cni(
