@@ -15,7 +15,7 @@ from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, toleration
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.ownership import safety, state
+from cnibench.clusters.kubernetes.ownership import lease, safety, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.clusters.kubernetes.rights import preflight
@@ -39,12 +39,19 @@ _UNSEEN = "only the Pods of one namespace may be seen"
 
 @dataclass(frozen=True)
 class Guest(Making):
-    """Pods that are to runs of others what any Pod is: no CNI is changed under them."""
+    """Pods that are to runs of others what any Pod is: no CNI is changed under them. ``lease`` is
+    the UID of the run's Lease, which owns them: whoever deletes it deletes them.
+    """
+
+    lease: str = ""
 
     def labels(self, role: str = "") -> dict[str, str]:
         found = super().labels(role)
         del found[objects.OURS]
         return found
+
+    def owners(self) -> list[dict[str, str]]:
+        return [lease.reference(self.lease)]
 
 
 class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, Recognition):
@@ -178,6 +185,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
             pull_secret=self.options.cluster.pull_secret or "",
             rights="none",
             resources=self.resources,
+            lease=self._lease.uid,
         )
         self._made += 1
         prefix = f"{self._run}-{self._made}-"

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from _audit import each, requests, rights_of
 from _kind_cluster import Kept
-from _kind_runs import CNIBENCH, ONE_CELL, SHORT, cnibench, lines, output
+from _kind_runs import CNIBENCH, ONE_CELL, SHORT, cnibench, lines, output, until
 
 from cnibench.clusters.kubernetes.rights.table import TABLE, Level, rights
 from cnibench.model.profile import builtin
@@ -203,12 +203,16 @@ def _in_a_namespace(there: Accounts, folder: Path) -> None:
     run = cnibench(
         "run", *guest, "--cluster", "namespace", "-n", "guests", "--client-node", nodes[0],
         "--server-node", nodes[1], "--allow-load", "--cni", "current",
-        "--workload", "tcp-rr,tcp-stream", "--placement", "intra,inter", *RUN, cwd=folder,
+        "--workload", "tcp-rr,tcp-stream", "--placement", "intra,inter", *RUN, "--keep",
+        cwd=folder,
     )  # fmt: skip
     assert "not recognised" in run.stdout + run.stderr
     samples = [line for line in lines(folder, "samples") if line["window"] == "speed"]
     assert {line["status"] for line in samples} == {"ok"}
     assert {line["workload"] for line in samples} == {"tcp-rr", "tcp-stream"}
+    assert there.kubectl("get", "pods", "-n", "guests", "-o", "name") != ""
+    there.kubectl("delete", "lease", "cnibench", "-n", "guests")
+    until(lambda: there.kubectl("get", "pods", "-n", "guests", "-o", "name") == "")
     _behind_a_policy(there, guest, nodes, folder / "policy")
     used = held(there, "guest", "namespace")
     every = {(one.resource, verb) for one in rights("namespace") for verb in one.verbs}

@@ -167,8 +167,9 @@ class Store(Operations):
         self.asked.append(f"{method} {path}")
         if method == "POST":
             assert body is not None
-            self.objects[f"{path}/{body['metadata']['name']}"] = dict(body)
-            return Answer(201, body)
+            made = {**body, "metadata": {**body["metadata"], "uid": "u2"}}
+            self.objects[f"{path}/{body['metadata']['name']}"] = made
+            return Answer(201, made)
         if path.startswith("/api/v1/namespaces/bench/pods?"):
             return Answer(*self.pods)
         if path not in self.objects:
@@ -285,7 +286,7 @@ def test_its_pods_have_names_of_their_own_and_go(store: Any) -> None:
     made = cluster(**NODES)
     made.__dict__["access"] = api
     nodes = [made._node("a", "x", "run-1-"), made._node("b", "y", "run-1-")]
-    making = Guest("bench", "run", "w:1", "a:1", rights="none")
+    making = Guest("bench", "run", "w:1", "a:1", rights="none", lease="u7")
     found = NamespaceDeployment(
         "current", CURRENT, Options(), api, making, nodes, {}, prefix="run-1-"
     )
@@ -296,6 +297,8 @@ def test_its_pods_have_names_of_their_own_and_go(store: Any) -> None:
     assert found.alive() == ""
     spec = api.pods["run-1-b0"]
     assert spec["metadata"]["labels"].keys().isdisjoint({"app.kubernetes.io/managed-by"})
+    (owner,) = spec["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Lease", "cnibench", "u7")
     found.remove()
     assert set(api.pods) == {"a0"}
 
@@ -323,7 +326,7 @@ def test_a_pod_that_is_gone_is_named(store: Any) -> None:
     api: Any = Pods()
     made = cluster(**NODES)
     made.__dict__["access"] = api
-    making = Guest("bench", "run", "w:1", "a:1", rights="none")
+    making = Guest("bench", "run", "w:1", "a:1", rights="none", lease="u7")
     nodes = [made._node(letter, name, "p-") for letter, name in (("a", "x"), ("b", "y"))]
     found = NamespaceDeployment("current", CURRENT, Options(), api, making, nodes, {}, prefix="p-")
     assert isinstance(found.nodes()[0].facts, Facts)

@@ -58,6 +58,10 @@ class Making:
     def labels(self, role: str = "") -> dict[str, str]:
         return {OURS: NAME, RUN: self.run, **({ROLE: role} if role else {})}
 
+    def owners(self) -> list[dict[str, str]]:
+        """Owner references of the Pods: none, where the namespace is ours and they go with it."""
+        return []
+
 
 def namespace(making: Making) -> dict[str, Any]:
     """Ours; its Pod Security labels let the agent in where the cluster leaves that to
@@ -151,6 +155,7 @@ def pod(
             "namespace": making.namespace,
             "labels": {**making.labels(role), POD: name, **_UNMESHED["labels"]},
             "annotations": _UNMESHED["annotations"],
+            **({"ownerReferences": owners} if (owners := making.owners()) else {}),
         },
         "spec": spec,
     }

@@ -59,6 +59,11 @@ def body(namespace: str, uid: str, owner: str, holder: str) -> dict[str, Any]:
     }
 
 
+def reference(uid: str) -> dict[str, str]:
+    """The owner reference of what goes with the Lease that has this UID."""
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": NAME, "uid": uid}
+
+
 def taken(lease: Mapping[str, Any], holder: str) -> dict[str, Any]:
     """The same Lease with another holder; '' is nobody."""
     moment, spec = _now(), lease["spec"]
@@ -89,6 +94,7 @@ class Lease:
         if not answer.ok:
             raise access.refusal(answer, f"the Lease of the namespace {namespace} cannot be made")
         self._lease = dict(answer.body)
+        self.uid = str(self._lease["metadata"]["uid"])
         self._renewed = _clock()
         self._busy = threading.Lock()
         self._end = threading.Event()
