@@ -16,6 +16,7 @@ from _kind_runs import until
 from _kubectl import applied, got, kubectl
 
 from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.cni import wait
 from cnibench.clusters.kubernetes.removal import eviction
 from cnibench.clusters.kubernetes.removal.record import Record
@@ -73,6 +74,15 @@ ip route add 10.244.250.0/24 dev {MINE}
 mkdir -p /host/run/flannel /host/var/lib/cni/flannel && echo mine > /host/run/flannel/mine
 mkdir -p /host/root/target && echo keep > /host/root/target/file && ln -sfn /root/target /host/var/lib/cni/flannel/link
 """  # noqa: E501
+# What libcni keeps of a Pod that is gone, and that no plugin was called for.
+RESULT = {
+    "kind": "cniCacheV1",
+    "networkName": "cbr0",
+    "result": {"interfaces": [{"name": "eth0", "sandbox": "/var/run/netns/cni-gone"}]},
+}
+STALE = f"""
+mkdir -p {HOST}/var/lib/cni/results; echo "$1" > {HOST}/var/lib/cni/results/cbr0-gone-eth0
+"""
 OWN_GONE = f"""
 ip link del {MINE}; iptables -t nat -D OUTPUT -d 192.0.2.1 -j CNI-DN-SOMEBODYS; iptables -t nat -X CNI-DN-SOMEBODYS
 rm -rf /host/run/flannel /host/root/target /host/var/lib/cni/flannel
@@ -169,6 +179,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         assert "devices flannel.*" in install.outlook(plan)
         configuration = "/etc/cni/net.d/10-flannel.conflist"
         theirs = node.read_text(configuration)
+        node.run(["sh", "-ec", STALE, "sh", json.dumps(RESULT)], timeout=30)
         said: list[str] = []
         install.uninstall(access, None, {}, kept.nodes, saved=tmp_path / "saved", say=said.append)
         assert "kube-flannel" not in uids(kept, "namespaces")

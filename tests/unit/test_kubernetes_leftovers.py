@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from cnibench.clusters.kubernetes.cni import plugins
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
@@ -122,6 +123,18 @@ def test_commands_for_a_node() -> None:
     programs = "\n".join(one.line for one in commands.tc_removal(SHOWN, ("cil_*",)))
     assert "tc filter del dev eth0 ingress pref 1 handle 0x1 bpf" in programs
     assert "somebody" not in programs
+
+
+def test_a_bridge_that_somebody_uses_as_well_stays_and_is_named() -> None:
+    def found(**port: Any) -> list[commands.Command]:
+        bridge = {"ifname": "cni0", "linkinfo": {"info_kind": "bridge"}}
+        shown = f"@@ links\n{json.dumps([bridge, {'master': 'cni0', **port}])}\n"
+        return list(commands.device_removal(shown, ("cni0", "vethwe-*", "flannel.1"), {}))
+
+    (stays,) = found(ifname="tap7")
+    assert stays == ("true", "cni0, which stays: tap7 is attached to it")
+    assert found(ifname="veth1a2b", link_netnsid=2)[0].what == "device cni0"
+    assert found(ifname="flannel.1")[0].what == "device cni0"
 
 
 def test_a_pattern_takes_only_devices_whose_names_vary() -> None:

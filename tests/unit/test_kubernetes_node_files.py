@@ -90,6 +90,33 @@ def test_what_was_there_before_stays_with_its_folders(root: Path) -> None:
     assert not (root / "run/x/more").exists()
 
 
+def test_results_of_pods_that_are_gone_are_those_of_the_network(root: Path) -> None:
+    def kept(name: str, network: str, *spaces: str) -> None:
+        path = root / "var/lib/cni/results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        interfaces = [{"name": "cni0"}, *({"name": "eth0", "sandbox": one} for one in spaces)]
+        about = {"kind": "cniCacheV1", "networkName": network, "result": {"interfaces": interfaces}}
+        path.write_text(json.dumps(about))
+
+    def found(*before: str) -> list[str]:
+        asked = ask(root, do="results", networks=["x-net"], kept=before)
+        return [Path(one).name for one in asked["found"]]
+
+    (root / "run/netns").mkdir()
+    (root / "run/netns/cni-lives").write_text("")
+    (root / "etc/cni/net.d/10-x.conflist").write_text('{"name": "x-net", "plugins": []}')
+    patterns = ["/etc/cni/net.d/10-x.conflist", "/run/x"]
+    assert ask(root, do="networks", patterns=patterns, kept=[])["found"] == ["x-net"]
+    kept("gone", "x-net", "/run/netns/cni-gone")
+    kept("lives", "x-net", "/run/netns/cni-gone", "/run/netns/cni-lives")
+    kept("unknown", "x-net")
+    kept("others", "y-net", "/run/netns/cni-gone")
+    (root / "var/lib/cni/results/text").write_text("[]")
+    (root / "var/lib/cni/results/link").symlink_to("gone")
+    assert found() == ["gone"]
+    assert found("/var/lib/cni/results/gone") == []
+
+
 def test_a_link_goes_and_what_it_points_to_stays(root: Path) -> None:
     (root / "run/x/link").symlink_to("../../etc")
     (root / "run/x/absolute").symlink_to("/etc")

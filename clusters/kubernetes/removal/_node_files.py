@@ -215,6 +215,49 @@ def removed(asked: dict[str, Any]) -> dict[str, Any]:
     return {"failed": files.failed}
 
 
+def networks(asked: dict[str, Any]) -> dict[str, Any]:
+    """The names of the networks of the CNI configurations among ``patterns``."""
+    found = set[str]()
+    for folder, path, name in below_all(asked["patterns"], asked["kept"]):
+        if path.startswith("/etc/cni/net.d/"):
+            about = parsed(folder, name)
+            found |= {str(about["name"])} if "name" in about else set()
+    return {"found": sorted(found)}
+
+
+def results(asked: dict[str, Any]) -> dict[str, Any]:
+    """What libcni keeps of Pods of these ``networks`` (libcni/api.go) whose network namespaces are
+    all gone, except ``kept``.
+    """
+    found = list[str]()
+    for folder, path, name in Files([]).matches("/var/lib/cni/results/*"):
+        about = parsed(folder, name)
+        result = about.get("result")
+        devices = result.get("interfaces") if isinstance(result, dict) else None
+        spaces = [about.get("netns")]
+        spaces += [one.get("sandbox") for one in devices or () if isinstance(one, dict)]
+        named = [one for one in spaces if isinstance(one, str) and one.startswith("/")]
+        own = (
+            about.get("networkName") in asked["networks"] and f"{path}/{name}" not in asked["kept"]
+        )
+        if own and named and not any(map(os.path.exists, named)):
+            found.append(f"{path}/{name}")
+    return {"found": found}
+
+
+def parsed(folder: int, name: str) -> dict[str, Any]:
+    """An object in a file; {} for anything else."""
+    try:
+        descriptor = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
+        with os.fdopen(descriptor, "rb") as file:
+            about = json.loads(file.read(LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
 def parent(path: str) -> tuple[int, str]:
     """(descriptor of a file's folder, made where it is not there, the file's name)."""
     *parts, name = path.strip("/").split("/")
@@ -265,7 +308,15 @@ def main() -> None:
     asked = json.load(sys.stdin)
     os.chroot(asked["root"])
     os.chdir("/")
-    work = {"list": listed, "archive": archived, "remove": removed, "save": saved, "load": loaded}
+    work = {
+        "list": listed,
+        "archive": archived,
+        "remove": removed,
+        "save": saved,
+        "load": loaded,
+        "networks": networks,
+        "results": results,
+    }
     print(json.dumps(work[asked["do"]](asked)))
 
 

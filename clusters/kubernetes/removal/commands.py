@@ -130,17 +130,21 @@ def section(shown: str, name: str) -> list[str]:
 
 
 def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[Command]:
-    """One that was there before stays, with the addresses that it had. A kernel's fallback device,
-    which comes with its module and cannot be deleted, loses its new addresses and goes down if it
-    was down.
+    """One that was there before stays, with the addresses that it had, and a bridge that somebody
+    has attached a device of his own to. A kernel's fallback device, which comes with its module and
+    cannot be deleted, loses its new addresses and goes down if it was down.
     """
-    for item in json.loads("".join(section(shown, "links")) or "[]"):
+    links = json.loads("".join(section(shown, "links")) or "[]")
+    for item in links:
         name = str(item["ifname"])
         if not _claimed(item, patterns) or (
             name in had.get("device", ()) and name not in _FALLBACK
         ):
             continue
         quoted = shlex.quote(name)
+        if others := _ports_of_others(item, links, patterns):
+            yield Command("true", f"{name}, which stays: {', '.join(others)} is attached to it")
+            continue
         if name not in _FALLBACK:
             # its pair may have taken it along
             yield Command(
@@ -167,6 +171,19 @@ def _claimed(link: Mapping[str, Any], patterns: Sequence[str]) -> bool:
     kind = link.get("linkinfo", {}).get("info_kind", "")
     varies = "link_netnsid" in link or kind in _TUNNELS
     return link["ifname"] in patterns or (varies and named(str(link["ifname"]), patterns))
+
+
+def _ports_of_others(
+    bridge: Mapping[str, Any], links: Sequence[Mapping[str, Any]], patterns: Sequence[str]
+) -> list[str]:
+    """The ports of a bridge that are neither ends of Pods nor devices of the CNI."""
+    return [
+        str(one["ifname"])
+        for one in links
+        if one.get("master") == bridge["ifname"]
+        and "link_netnsid" not in one
+        and not _claimed(one, patterns)
+    ]
 
 
 def xfrm_removal(shown: str, had: Collection[str]) -> Command:

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -163,7 +164,26 @@ class Cleaning:
 
     def _patterns(self) -> list[str]:
         names = [name for name in self.copied if re.fullmatch(r"[\w-]+", name)]
-        return [*self.about.leaves.files, *(f"/opt/cni/bin/{name}" for name in names)]
+        plugins = (f"/opt/cni/bin/{name}" for name in names)
+        return [*self.about.leaves.files, *plugins, *self._results()]
+
+    def _results(self) -> list[str]:
+        """Files about Pods that were never taken off the CNI's network and are gone."""
+        kept = sorted(self.had.get("path", ()))
+        asked = nodes.files(self.node, do="results", networks=self._networks, kept=kept)
+        return [one for one in asked["found"] if not set(one) & set("*?[")]
+
+    @cached_property
+    def _networks(self) -> list[str]:
+        """Of the CNI's configuration, which goes before the files about its Pods."""
+        return list(
+            nodes.files(
+                self.node,
+                do="networks",
+                patterns=self.about.leaves.files,
+                kept=sorted(self.had.get("path", ())),
+            )["found"]
+        )
 
 
 def end_plugins(node: KubernetesNode) -> None:
