@@ -36,6 +36,7 @@ SUITES = {
     "test_vm_models": "vm-models",
     "test_vm": "vm",
     "test_site_browser": "browser",
+    "test_release": "release",
 }
 """How a file's name begins, and its suite; the first match counts. All others need only the lab.
 Two suites may run at the same time: each has clusters of its own.

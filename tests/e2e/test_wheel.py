@@ -12,34 +12,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from _wheel import PIP, ROOT, build
 
 from cnibench import __version__
-
-ROOT = Path(__file__).parents[2]
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".*_cache", "__pycache__", "build", "dist", "tests", "runs"
-)
-PIP = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: a build writes into the folder of its sources."""
-    folder = tmp_path_factory.mktemp("wheel")
-    names = ("src", "release", "LICENSE", "README.md", "pyproject.toml", "setup.py")
-    rooms = [link.name for link in (ROOT / "src" / "cnibench").iterdir() if link.is_symlink()]
-    for name in (
-        *names,
-        *{Path(os.readlink(ROOT / "src" / "cnibench" / one)).name for one in rooms},
-    ):
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=LEFT_OUT)
-        else:
-            shutil.copy2(ROOT / name, folder / name)
-    argv = [*PIP, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*argv, "--wheel-dir", "dist", "."], cwd=folder, timeout=120, check=True)
-    (made,) = (folder / "dist").iterdir()
-    return made
+    return build(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

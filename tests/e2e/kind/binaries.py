@@ -69,6 +69,12 @@ def flannel_cni() -> Path:
     return part("flannel-cni", "flannel-cni", {"flannel": f"{_CNI}/meta/flannel"}, {})
 
 
+def actionlint() -> Path:
+    """Folder with `actionlint`, which checks GitHub's workflows; no part of a cluster."""
+    package = "github.com/rhysd/actionlint/cmd/actionlint"
+    return part("actionlint", "actionlint", {"actionlint": package}, {})
+
+
 def cilium() -> Path:
     """Folder with the programs of Cilium, in bpf/ the C that the agent compiles, in scripts/ what
     its image has, and its chart/.
