@@ -7,8 +7,7 @@ A description that is false and consistent is not found.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 
 from cnibench.model.cell import Cell, Sample
 from cnibench.model.metrics import METRICS
-from cnibench.model.units import is_number
+from cnibench.reports.bundle import machines, nics
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import SAMPLES, Record
 
@@ -38,81 +37,22 @@ _place = attrgetter(
     *("testbed", "wire", "metric", "unit", "better", "fidelity"),
 )
 _ONE_MACHINE = ("lab", "vm", "kind")  # both nodes are on the machine that env.json describes
+_OF_MEMORY = {(testbed, "memory") for testbed in _ONE_MACHINE}
 _WIRES = {"lab": {"veth"}, "kind": {"veth"}}
 _PERCENTILES = ("latency_p50", "latency_p90", "latency_p99")
-# Drivers of devices that only virtual machines have, and vendors of processors by architecture.
-_VIRTUAL = frozenset({"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "ena", "gve"})
-_VENDORS = {"x86_64": ("AMD", "Intel"), "aarch64": ("ARM", "Neoverse", "Ampere", "Cortex")}
 
 
 def contradictions(reader: RunReader) -> list[str]:
     """Each contradiction in words; at most twenty. ``reader`` is verified."""
     found: list[str] = []
     for environment in reader.environments:
-        found += _of_environment(environment)
+        found += machines.contradictions(environment, _time(reader.plan.created))
     for words in _of_samples(reader):
         if words not in found:
             found.append(words)
         if len(found) >= _MOST:
             break
     return found
-
-
-def _of_environment(facts: Record) -> Iterator[str]:
-    def said(name: str, fits: Callable[[Any], bool], words: str) -> Iterator[str]:
-        if facts.get(name) is not None and not fits(facts[name]):
-            yield f"env.json: {name} is {str(facts[name])[:60]!a}, which {words}"
-
-    numbers = ("cpus", "cpus_online", "memory")
-    for name in numbers:
-        yield from said(name, lambda one: is_number(one) and 0 < one < 2**60, "is no such number")
-    if all(is_number(facts.get(name)) for name in numbers) and facts["cpus_online"] > facts["cpus"]:
-        yield "env.json: more CPUs are online than there are"
-    kernel = re.compile(r"\d+\.\d+[\w.+~-]*")
-    yield from said(
-        "kernel",
-        lambda one: (
-            isinstance(one, str) and (one == "not recorded" or kernel.match(one) is not None)
-        ),
-        "is no version of Linux",
-    )
-    model, machine = str(facts.get("cpu_model", "")), str(facts.get("architecture", ""))
-    for architecture, vendors in _VENDORS.items():
-        if machine in _VENDORS and machine != architecture:
-            yield from (
-                f"env.json: a CPU {model[:60]!a} has not the architecture {machine}"
-                for vendor in vendors
-                if re.search(rf"\b{vendor}\b", model)
-            )
-    physical = facts.get("virtualisation") == ""
-    for nic in _nics(facts):
-        if physical and nic.get("driver") in _VIRTUAL:
-            yield (
-                "env.json: it says that it is no virtual machine, and its NIC has the driver"
-                f" {nic['driver']}"
-            )
-    if facts.get("accelerator") == "tcg" and facts.get("testbed") not in (None, "vm"):
-        yield "env.json: the processor was emulated, and the testbed is no virtual machine"
-
-
-def _nics(facts: Record) -> list[Record]:
-    offload = facts.get("offload")
-    nics = offload.get("nics") if isinstance(offload, dict) else None
-    return [nic for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
-
-
-def _link_speed(facts: Record) -> float:
-    """The link speed of the slowest of the nodes' NICs in bit/s; infinite where it is not known."""
-    nodes = facts.get("nodes")
-    speeds = [
-        node["device"]["speed"]
-        for node in (nodes.values() if isinstance(nodes, dict) else ())
-        if isinstance(node, dict)
-        and isinstance(node.get("device"), dict)
-        and "speed" in node["device"]
-    ]
-    known = [float(one) for one in map(str, speeds) if re.fullmatch(r"\d{1,9}", one)]
-    return min(known) * 1e6 if known and min(known) > 0 else math.inf
 
 
 def _of_samples(reader: RunReader) -> Iterator[str]:
@@ -157,9 +97,8 @@ class _Limits:
 
     def __init__(self, facts: Record, cells: dict[str, Cell]) -> None:
         self._facts, self._cells = facts, cells
-        self._speed = _link_speed(facts)
-        cpus = facts.get("cpus")
-        self._cpus = float(cpus) if cpus is not None and is_number(cpus) else math.inf
+        self._speed = nics.link_speed(facts)
+        self._cpus, self._memory = machines.cpus(facts), machines.memory(facts)
 
     def of_place(self, line: Sample) -> Iterator[str]:
         where = f"samples.jsonl: a sample of {line.cell[:100]}"
@@ -186,6 +125,8 @@ class _Limits:
             yield f"{where}: fidelity {line.fidelity[:40]!a} is impossible in a {line.testbed}"
         if line.wire not in _WIRES.get(line.testbed, {line.wire}):
             yield f"{where}: wire {line.wire[:40]!a} is impossible in a {line.testbed}"
+        if line.testbed in _ONE_MACHINE and line.cpus == "split" and self._cpus < 2:
+            yield f"{where}: client and server had a CPU each, and the machine has one"
 
     def of_value(self, line: Sample, value: float) -> list[str]:
         words = ""
@@ -200,6 +141,8 @@ class _Limits:
             and value > self._cpus * _OVER
         ):
             words = f"is {value:.3g}: more CPU time than the machine has CPUs"
+        elif (line.testbed, line.metric) in _OF_MEMORY and value > self._memory:
+            words = f"is {value:.4g} B: more than the machine's memory"
         elif (
             line.metric == "throughput"
             and (line.wire, line.placement) == ("nic", "inter")

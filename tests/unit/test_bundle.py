@@ -178,6 +178,21 @@ IMPOSSIBLE = {
         {"metric": "cpu_softirq", "unit": "1", "better": "lower", "value": 4.5},
         "more CPU time than the machine has CPUs",
     ),
+    "more memory than the machine has": (
+        {},
+        {"metric": "memory", "unit": "B", "better": "lower", "value": 1e10},
+        "more than the machine's memory",
+    ),
+    "a CPU each of one": (
+        {"cpus": 1, "cpus_online": 1},
+        {"cpus": "split"},
+        "a CPU each, and the machine has one",
+    ),
+    "faster than any card with its driver": (
+        {"testbed": "cluster", "wire": "nic", "nodes": {"a": {"device": {"driver": "e1000e"}}}},
+        {"placement": "inter", "fidelity": "cni", "value": 1.1e9},
+        "more than its NIC's link speed",
+    ),
     "more lost than sent": (
         {},
         {"metric": "loss", "unit": "1", "better": "lower", "value": 1.5},
@@ -194,7 +209,13 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_what_a_run_says_of_itself_must_be_possible(name: str, tmp_path: Path) -> None:
     facts, change, words = IMPOSSIBLE[name]
-    cell = Cell(label="a", profile="a", placement=change.get("placement", "intra"), workload="x")
+    cell = Cell(
+        label="a",
+        profile="a",
+        placement=change.get("placement", "intra"),
+        workload="x",
+        cpus=change.get("cpus", "shared"),
+    )
     plan = manifest([cell], id="run", blocks=1)
     where = {**FACTS, **facts}
     ground = Provenance(where["testbed"], where["wire"], "", change.get("fidelity", "baseline"))

@@ -96,9 +96,9 @@ RECHAINED: dict[str, tuple[Callable[[], Files], str]] = {
         lambda: document(FILES, ENV, kernel="<script>alert(1)</script>"),
         "no version of Linux",
     ),
-    "more CPUs online than there are": (
-        lambda: document(FILES, ENV, cpus=1, cpus_online=64),
-        "more CPUs are online",
+    "more CPUs than are online": (
+        lambda: document(FILES, ENV, cpus=64, cpus_online=2),
+        "more CPUs than are online",
     ),
     "a negative memory": (lambda: document(FILES, ENV, memory=-1), "no such number"),
     "another architecture": (
@@ -117,7 +117,7 @@ def test_changes_with_all_hashes_made_again(name: str, tmp_path: Path) -> None:
 CONSISTENT: dict[str, Callable[[], Files]] = {
     "one CNI faster, with its figures": of_label("cilium", lambda one: factor(one, 1.3)),
     "another CPU, in all of it": lambda: document(FILES, ENV, cpu_model="AMD EPYC 9999"),
-    "another kernel, in all of it": lambda: document(FILES, ENV, kernel="6.99.0"),
+    "another kernel, in all of it": lambda: document(FILES, ENV, kernel="6.17.0"),
     "another seed, in all of it": lambda: document(FILES, PLAN, seed=7),
     "another command, in all of it": lambda: document(FILES, PLAN, command=["cnibench", "run"]),
     "another origin": lambda: document(
