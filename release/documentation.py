@@ -1,7 +1,9 @@
 """Writes the sources of the documentation's site: the pages of docs/, files from outside it that
 are pages, and pages that are made from the code. 'tox -e docs' then builds the site.
 
-usage: documentation.py FOLDER
+usage: documentation.py FOLDER [URL]
+
+URL: where the site will be published. The demo is beside it, and README's link leads there.
 """
 
 from __future__ import annotations
@@ -33,11 +35,14 @@ _INCLUDED = {
     "SECURITY.md": "reporting.md",
     "benchmarks/README.md": "benchmarks.md",
 }
+_DEPLOYMENTS = "../../deployments/github-pages"  # of the repository, as GitHub shows README.md
 _LINK = re.compile(r"(!?)\[([^\]\[]*)\]\((?!https?:|#|mailto:)([^)#]+)(#[^)]*)?\)")
 
 
-def write(folder: Path) -> None:
-    """Everything that the generator reads, in ``folder``, in place of what is there."""
+def write(folder: Path, url: str = "") -> None:
+    """Everything that the generator reads, in ``folder``, in place of what is there. ``url`` is
+    where the site will be published; without it no page links to the demo.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns(_NO_PAGES))
     shutil.copy(ROOT / "mkdocs.yml", folder)
@@ -45,11 +50,18 @@ def write(folder: Path) -> None:
         page = path.relative_to(folder / "docs")
         path.write_text(_relinked(path.read_text("utf-8"), Path("docs") / page, page), "utf-8")
     for source, name in _INCLUDED.items():
-        text = _relinked((ROOT / source).read_text("utf-8"), Path(source), Path(name))
+        text = _with_demo((ROOT / source).read_text("utf-8"), url)
+        text = _relinked(text, Path(source), Path(name))
         (folder / "docs" / name).write_text(text, "utf-8")
     (folder / "docs" / "reference").mkdir()
     for name, make in _GENERATED.items():
         (folder / "docs" / "reference" / f"{name}.md").write_text(make(), "utf-8")
+
+
+def _with_demo(text: str, url: str) -> str:
+    demo, board = (f"{url.rstrip('/')}/{name}/" for name in ("demo", "board"))
+    words = f"[the site]({demo}) and [the board]({board})" if url else r"\1"
+    return re.sub(rf"\[([^\]]*)\]\({re.escape(_DEPLOYMENTS)}\)", words, text)
 
 
 def _relinked(text: str, source: Path, page: Path) -> str:
@@ -151,6 +163,6 @@ _GENERATED: dict[str, Callable[[], str]] = {
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    write(Path(sys.argv[1]))
+    write(Path(sys.argv[1]), *sys.argv[2:])

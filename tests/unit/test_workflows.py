@@ -24,6 +24,8 @@ from tests._steps import Runner, named
 
 ROOT = Path(__file__).parents[2]
 RELEASE = ROOT / ".github" / "workflows" / "release.yml"
+PAGES = ROOT / ".github" / "workflows" / "pages.yml"
+RESULTS = ROOT / "docs" / "results-repository" / ".github" / "workflows" / "results.yml"
 ACTION = ROOT / "action.yml"
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+$")
 REFERENCE = re.compile(r"\b(steps|needs|inputs|matrix)\.([\w-]+)(?:\.outputs\.([\w-]+))?")
@@ -39,7 +41,7 @@ def jobs() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "action", {"steps": load(ACTION)["runs"]["steps"], "permissions": {}}
 
 
-@pytest.mark.parametrize("path", [RELEASE, ACTION], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [RELEASE, PAGES, RESULTS, ACTION], ids=lambda path: path.name)
 def test_other_actions_are_pinned_by_commit(path: Path) -> None:
     uses = [line for line in path.read_text().splitlines() if re.search(r"\buses:", line)]
     assert [line for line in uses if not PINNED.search(line)] == []
@@ -79,6 +81,22 @@ def test_expressions_name_what_is_there() -> None:
     for one in load(ACTION)["outputs"].values():
         ((_, what, output),) = REFERENCE.findall(one["value"])
         assert f'echo "{output}=' in steps[what]
+
+
+@pytest.mark.parametrize("path", [PAGES, RESULTS], ids=lambda path: path.name)
+def test_pages_have_the_address_that_github_gives_them(path: Path) -> None:
+    """Made of the repository's name it would be wrong for OWNER.github.io and for a domain."""
+    steps = load(path)["jobs"]["publish"]["steps"]
+    (asked,) = (n for n, one in enumerate(steps) if one.get("id") == "pages")
+    assert "configure-pages" in steps[asked]["uses"]
+    addresses = [
+        value
+        for one in steps[asked:]
+        for name, value in one.get("env", {}).items()
+        if name.endswith("PAGES")
+    ]
+    assert set(addresses) == {"${{ steps.pages.outputs.base_url }}"}
+    assert "github.io" not in path.read_text()
 
 
 def test_a_job_has_no_more_permissions_than_it_names() -> None:
