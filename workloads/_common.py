@@ -20,7 +20,7 @@ from cnibench.model import units
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.readings.sock_diag import SockDiag
 from cnibench.system.files import write_private
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 from cnibench.testbed.place import Place, Pod
 
 LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
@@ -120,9 +120,9 @@ def wait_listening(
     """
     end = time.monotonic() + limit
     while not _listened(pod, port, ip):
-        if server.poll() is not None:
+        if (status := server.poll()) is not None:
             raise MeasureError(
-                f"the server {tool(server.argv)} ended with {server.poll()} before it listened:"
+                f"the server {tool(server.argv)} {ending(status)} before it listened:"
                 f" {tail(read(errors))}"
             )
         if time.monotonic() > end:
@@ -153,9 +153,9 @@ def serving(
     with s.server.spawn(command, stdout=out, stderr=err) as server:
         wait_listening(s.server, port, s.cell.ip, server, err)
         yield server
-        if server.poll() not in (None, 0):
+        if status := server.poll():
             raise MeasureError(
-                f"the server {tool(command)} ended with {server.poll()} during the measurement:"
+                f"the server {tool(command)} {ending(status)} during the measurement:"
                 f" {tail(read(err)) or 'no output'}"
             )
 

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from cnibench.errors import LimitError, MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.system.files import write_private
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Pod
@@ -213,7 +213,7 @@ class Running:
                     _common.read(out)
                 )
                 raise MeasureError(
-                    f"the background load broke: {name} ended with {status}: {said or 'no output'}"
+                    f"the background load broke: {name} {ending(status)}: {said or 'no output'}"
                 )
         if counted and (now := self.connections()) < self.load.connections:
             raise MeasureError(

@@ -27,7 +27,7 @@ from cnibench.run.task import Task
 from cnibench.run.workload import Workload
 from cnibench.system.files import write_private
 from cnibench.system.guest import patience
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.place import Pod
 from cnibench.workloads import _common
@@ -192,9 +192,9 @@ def _receiving(s: SampleContext, port: int) -> Iterator[None]:
     with s.server.spawn(argv, stdout=s.raw / "server.stdout", stderr=errors) as receiver:
         _await_sockets(s, port, 1, receiver)
         yield
-        if receiver.poll() is not None:
+        if (status := receiver.poll()) is not None:
             raise MeasureError(
-                f"the receiver ended with {receiver.poll()}:"
+                f"the receiver {ending(status)}:"
                 f" {_common.tail(_common.read(errors)) or 'no output'}"
             )
 
@@ -205,11 +205,9 @@ def _await_sockets(
     end = time.monotonic() + _common.LISTEN_LIMIT * patience()
     path = "/proc/net/udp6" if s.cell.ip == 6 else "/proc/net/udp"
     while (found := _common.sockets(s.server.read_text(path), port, _UNCONNECTED)) != count:
-        if receiver is not None and receiver.poll() is not None:
+        if receiver is not None and (status := receiver.poll()) is not None:
             said = _common.tail(_common.read(s.raw / "server.stderr")) or "no output"
-            raise MeasureError(
-                f"the receiver ended with {receiver.poll()} before its socket was there: {said}"
-            )
+            raise MeasureError(f"the receiver {ending(status)} before its socket was there: {said}")
         if time.monotonic() > end:
             if found > count:
                 raise MeasureError(
@@ -271,7 +269,7 @@ def _go_on(s: SampleContext, sender: Process, end: float, otherwise: str) -> Non
         return
     said = _common.tail("\n".join(_common.outputs(s)))
     if status is not None:
-        raise MeasureError(f"the sender ended with {status}: {said or 'no output'}")
+        raise MeasureError(f"the sender {ending(status)}: {said or 'no output'}")
     raise LimitError(f"{otherwise}, for {_BEGINS:.0f} s" + (f": {said}" if said else ""))
 
 

@@ -24,7 +24,7 @@ from cnibench.run.task import Task
 from cnibench.run.workload import Workload
 from cnibench.system.files import write_private
 from cnibench.system.guest import patience
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 from cnibench.testbed.capabilities.service_changes import ServiceChanges
 from cnibench.workloads import _common
 
@@ -150,7 +150,7 @@ def _until(s: SampleContext, client: Process, word: str) -> None:
         status = client.poll()
         if status is not None and word not in _common.outputs(s)[0]:
             said = _common.tail(_common.outputs(s)[1]) or "no output"
-            raise MeasureError(f"the client ended with {status}: {said}")
+            raise MeasureError(f"the client {ending(status)}: {said}")
         if time.monotonic() > end:
             raise LimitError(f"the Service was not reachable within {_LIMIT:.0f} s")
         time.sleep(_POLL)

@@ -30,7 +30,7 @@ from cnibench.clusters.lab.fidelity.deployment import Setup
 from cnibench.clusters.lab.fidelity.digest import model_digest
 from cnibench.clusters.lab.fidelity.manifest import objects
 from cnibench.clusters.lab.namespaces import tree
-from cnibench.errors import UsageError
+from cnibench.errors import NoSlicesError, UsageError
 from cnibench.model.profile import Profile, choose
 from cnibench.model.units import plural
 from cnibench.registry import providers
@@ -136,7 +136,11 @@ def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setu
         no_perf=True,
         settings=settings,
     )
-    request = prepare(plan_of(asked), name=f"fidelity-{profile.name}")
+    try:
+        request = prepare(plan_of(asked), name=f"fidelity-{profile.name}")
+    except NoSlicesError as error:
+        remedy = "use a machine that can: 'cnibench fidelity' compares in slices only"
+        raise NoSlicesError(error.message, remedy) from None
     cells = [
         replace_fields(cell, blocks=1) if cell.workload == "rule-path" else cell
         for cell in request.manifest.cells

@@ -85,14 +85,16 @@ class LabCluster(Cluster, CellLimits, Nics):
             problems.append(
                 Problem(
                     "",
-                    f"the congestion control {name}",
+                    f"the congestion control {name} is not available",
                     f"sudo modprobe tcp_{name}, or ask for another with --congestion-control",
                 )
             )
         absent = [tool for tool in self.tools if shutil.which(tool) is None]
         for package in sorted({self.tools[tool] for tool in absent}):
             tools = ", ".join(tool for tool in absent if self.tools[tool] == package)
-            problems.append(Problem("", f"the program {tools}", f"sudo apt-get install {package}"))
+            problems.append(
+                Problem("", f"not installed: {tools}", f"sudo apt-get install {package}")
+            )
         return problems
 
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -229,6 +230,33 @@ def test_doctor_names_what_is_missing_and_one_command(
     assert {item["for"] for item in found["missing"]} == {
         name for name, work in providers("workloads").items() if "netperf" in work.tools
     }
+    (here,) = (one for one in found["profiles"] if one["profile"] == "veth-baseline")
+    assert here["runs"] == "ok"
+    assert here["lacks"].startswith("workloads that need netperf, netserver")
+    assert "apt-get install" in here["remedy"]
+
+
+def test_doctor_calls_no_profile_ok_where_the_lab_lacks_a_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    which = shutil.which
+    monkeypatch.setattr(
+        "shutil.which", lambda name, **more: None if name == "nsenter" else which(name, **more)
+    )
+    monkeypatch.setattr(requirements, "accelerator", lambda kernel: Accelerator("kvm"))
+    assert call("doctor", "--json") == 3
+    found = document(capsys)["profiles"]
+    assert {one["runs"] for one in found} == {"no"}
+    assert all("not installed: nsenter" in one["lacks"] for one in found)
+    assert all("sudo apt-get install util-linux" in one["remedy"] for one in found)
+
+
+def test_a_congestion_control_that_is_not_there_is_refused_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("run", "--cni", "veth-baseline", "--congestion-control", "nonsense") == 3
+    said = capsys.readouterr().err
+    assert "error: the congestion control nonsense is not available\n" in said
 
 
 def test_packages_are_those_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:

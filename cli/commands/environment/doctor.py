@@ -99,6 +99,7 @@ def examine(
     given = options or ClusterOptions()
     # with several kinds, an option is for those that take it; what none takes, the first refuses
     for_some = frozenset().union(*(kind.takes for kind in chosen))
+    without = sorted(lacking([tool for part in workloads for tool in part.tools]))
     for name, kind in zip(kinds, chosen, strict=True):
         cluster = kind(Options(cluster=given.only(kind.takes | (given.given().keys() - for_some))))
         needed = cluster.missing()
@@ -113,7 +114,9 @@ def examine(
         for label, item in (named or builtin()).items():
             problems = cluster.check(item, replace(cluster.options, ip=item.features.ip))
             where = (
-                "ok"
+                "no"
+                if absent_here
+                else "ok"
                 if not problems
                 else "vm"
                 if all(one.kind == "kernel" for one in problems)
@@ -123,7 +126,18 @@ def examine(
                 "lacks": "; ".join(one.lacks for one in problems),
                 "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems)),
             }
-            profiles.append({"cluster": name, "profile": label, "runs": where, **fields})
+            shown = fields
+            if absent_here:
+                shown = {
+                    "lacks": "; ".join(one["lacks"] for one in absent_here),
+                    "remedy": "; ".join(dict.fromkeys(one["remedy"] for one in absent_here)),
+                }
+            elif where == "ok" and name == "lab" and without:
+                shown = {
+                    "lacks": f"workloads that need {', '.join(without)}",
+                    "remedy": install_command(without),
+                }
+            profiles.append({"cluster": name, "profile": label, "runs": where, **shown})
             if problems and named and (vm or where != "vm"):
                 missing.append({"for": f"{label} on {name}", **fields})
         optional += [

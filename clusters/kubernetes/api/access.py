@@ -26,7 +26,7 @@ from cnibench.clusters.kubernetes.api.operations import QUICK, Operations
 from cnibench.errors import ClusterError, LimitError, UsageError
 from cnibench.system import log
 from cnibench.system import process as programs
-from cnibench.system.process import Done
+from cnibench.system.process import Done, ending
 from cnibench.testbed.cluster_options import ClusterOptions
 
 _HIDDEN = "(secret)"
@@ -124,8 +124,7 @@ class Access(Operations):
                 raise LimitError(late, f"does the API server of '{self.context}' answer?")
             words = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])
             raise ClusterError(
-                f"helm {argv[0]} ended with {done.returncode}:"
-                f" {self.hidden(words) or '(no output)'}"
+                f"helm {argv[0]} {ending(done.returncode)}: {self.hidden(words) or '(no output)'}"
             )
 
     def _helm(self, argv: list[str], timeout: float, input: str | None) -> tuple[Done | None, str]:

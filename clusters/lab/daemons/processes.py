@@ -18,7 +18,7 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError, MissingError
 from cnibench.system import process as programs
 from cnibench.system.guest import patience
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _HOME = tree.HOME / "daemons"
@@ -97,7 +97,7 @@ class Daemons:
         for name, process in self._running.items():
             status = process.poll()
             if status is not None:
-                return f"{name} ended with {status}{self.last_words(name, lines)}"
+                return f"{name} {ending(status)}{self.last_words(name, lines)}"
         return ""
 
     def last_words(self, name: str, number: int = 1) -> str:

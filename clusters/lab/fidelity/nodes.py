@@ -70,5 +70,5 @@ class NodeFiles:
             raise ClusterError(error.message, error.remedy) from None
         if done.returncode:
             said = (done.stdout.strip() or done.stderr.strip() or "(no output)")[-600:]
-            raise ClusterError(f"{argv[0]} ended with {done.returncode}: {said}")
+            raise ClusterError(f"{argv[0]} {programs.ending(done.returncode)}: {said}")
         return done.stdout

@@ -74,7 +74,7 @@ def _prefer(ns: Namespace, algorithm: str) -> bool:
         return False
     except OSError as error:
         raise ClusterError(
-            f"{ns.name}: the congestion control {algorithm}: {error.strerror}",
+            f"{ns.name}: the congestion control {algorithm} cannot be set: {error.strerror}",
             f"sudo modprobe tcp_{algorithm}, or ask for another with --congestion-control",
         ) from None
 

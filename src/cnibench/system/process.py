@@ -93,6 +93,14 @@ def _child(more: Callable[[], None] = lambda: None) -> Callable[[], None]:
     return as_child
 
 
+def ending(status: int) -> str:
+    """How a program ended, in words; ``status`` as subprocess gives it."""
+    if status >= 0:
+        return f"ended with {status}"
+    known = {one.value: one.name for one in signal.Signals}
+    return f"was killed by {known.get(-status, f'signal {-status}')}"
+
+
 @dataclass(frozen=True)
 class Done:
     """A finished program. ``seconds`` is wall time."""
@@ -106,7 +114,7 @@ class Done:
     def words(self) -> str:
         """The command line and the last lines that it printed, for an error message."""
         said = (self.stderr.strip() or self.stdout.strip()).splitlines()[-4:]
-        return f"{shown(self.argv)} ended with {self.returncode}: " + (
+        return f"{shown(self.argv)} {ending(self.returncode)}: " + (
             " | ".join(said) or "(no output)"
         )
 

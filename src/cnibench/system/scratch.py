@@ -34,7 +34,12 @@ def folder(near: Path | None = None) -> Iterator[Path]:
     """A private folder, removed at the end: a temporary one, or one beside ``near`` and named after
     it. The kernel ends its lock with the process, so that ``remove_stale`` finds what stayed.
     """
-    path, descriptor = _made(*_where(near))
+    try:
+        path, descriptor = _made(*_where(near))
+    except OSError as error:
+        if near is not None:  # whose path its user knows
+            error.filename = str(near)
+        raise
     try:
         yield path
     finally:

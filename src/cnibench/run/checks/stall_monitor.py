@@ -18,7 +18,7 @@ from cnibench.run.checks.stalls import Evidence, Stall
 from cnibench.run.sample_context import SampleContext
 from cnibench.system import process as programs
 from cnibench.system.guest import patience
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 from cnibench.testbed.place import Pod
 
 BEAT = 0.02  # s
@@ -76,7 +76,7 @@ class Watch:
             while not heart.ready():
                 if (status := heart.process.poll()) is not None:
                     raise MeasureError(
-                        f"the heartbeat {heart.place} ended with {status}",
+                        f"the heartbeat {heart.place} {ending(status)}",
                         f"see {heart.file.with_suffix('.stderr')}",
                     )
                 if time.monotonic() > limit:

@@ -14,7 +14,7 @@ from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.readings.counters import Sent
 from cnibench.run.slices.running import Running
 from cnibench.system.files import write_private
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 
 _COMMANDS = "commands.json"  # of a raw folder: what was started
 
@@ -83,8 +83,10 @@ class Generator(Running, Lifetime):
             said = said or (self.s.raw / "client.stdout").read_text(errors="replace").strip()
         except OSError:
             said = ""
+        status = self._client.poll()
+        how = ending(status) if status is not None else "ended"
         last = said.splitlines()[-1][:200] if said else "no output"
-        return f"its load generator ended with {self._client.poll()}: {last}"
+        return f"its load generator {how}: {last}"
 
 
 class Shared(Generator):

@@ -32,7 +32,7 @@ from cnibench.rundir.schema import now
 from cnibench.system import usage
 from cnibench.system.files import write_private
 from cnibench.system.guest import inside
-from cnibench.system.process import Process
+from cnibench.system.process import Process, ending
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
@@ -152,7 +152,7 @@ def measure_pairs(
                 driven = workload.findings(s)
                 if status != 0:
                     raise MeasureError(
-                        f"{client.argv[0]} ended with {status}", f"its output is in {s.raw}"
+                        f"{client.argv[0]} {ending(status)}", f"its output is in {s.raw}"
                     )
             disturbed = stalls.disturbed(seen)
             records = [*driven.records, *into.records]
