@@ -87,7 +87,7 @@ def runs_or_files(ctx: Context, parameter: Parameter, incomplete: str) -> list[C
 
 
 def _runs(ctx: Context, incomplete: str) -> list[CompletionItem]:
-    folder = Path(ctx.params.get("folder") or ctx.params.get("out") or "runs")
+    folder = Path(ctx.params.get("folder") or "runs")
     try:
         names = sorted(path.parent.name for path in folder.glob("*/plan.json"))
     except OSError:

@@ -97,8 +97,7 @@ def _out_of(command: Sequence[str]) -> str:
     """Where a ``cnibench run`` puts its run directory."""
     found = "runs"
     for word, following in pairwise([*command, ""]):
-        if word == "--out":
-            found = following
-        elif word.startswith("--out="):
-            found = word.removeprefix("--out=")
+        name, _, value = word.partition("=")
+        if name in ("--folder", "--out"):
+            found = value if "=" in word else following
     return found

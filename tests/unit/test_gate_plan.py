@@ -280,7 +280,9 @@ def test_a_gate_that_fails_names_the_kernel_functions_that_changed(tmp_path: Pat
     assert (passed.exit_code, "nf_hook_slow" in passed.stdout) == (0, False)
 
 
-@pytest.mark.parametrize("out", [["--out", "nightly"], ["--out=nightly"]])
+@pytest.mark.parametrize(
+    "out", [["--out", "nightly"], ["--out=nightly"], ["--folder", "nightly"], ["--folder=nightly"]]
+)
 def test_what_repeats_a_gate_finds_the_new_run_and_fixes_its_size(
     tmp_path: Path, out: list[str]
 ) -> None:

@@ -42,6 +42,29 @@ def test_each_command_that_reads_runs_has_the_folder_by_one_name() -> None:
     assert "--out" not in options(known["runs"]) | options(known["runs show"])
 
 
+@pytest.mark.parametrize("name", ["run", "calibrate", "fidelity", "import"])
+def test_commands_that_make_runs_have_the_same_name_and_accept_the_older_one(name: str) -> None:
+    command = dict(commands())[name]
+    (option,) = (one for one in command.params if one.name == "folder")
+    assert option.opts == ["--folder", "--out"]
+    shown = [line.split()[0] for line in call([name, "--help"]).stdout.splitlines() if line.strip()]
+    assert "--folder" in shown
+    assert "--out" not in shown
+
+
+@pytest.mark.parametrize("option", ["--folder", "--out"])
+def test_a_run_is_made_in_the_folder_by_either_name(option: str, tmp_path: Path) -> None:
+    result = tmp_path / "result.txt"
+    golden = Path(__file__).parents[1] / "golden" / "import"
+    result.write_bytes((golden / "netperf_rr.txt").read_bytes())
+    folder = tmp_path / "elsewhere"
+    words = ["import", "netperf", str(result), "--placement", "intra", "--json"]
+    done = call([*words, option, str(folder)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    (made,) = folder.iterdir()
+    assert (made / "samples.jsonl").is_file()
+
+
 def test_no_command_has_options_of_clusters_that_it_does_not_need() -> None:
     known = dict(commands())
     every = {"--kubeconfig", "--context", "--namespace", "--patience", "--registry"}

@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_fields
 from cnibench.cli import completion
 from cnibench.cli.options.cluster import SECTIONS, cluster_options
 from cnibench.cli.options.sections import Sections
-from cnibench.cli.options.shared import kind_option, method_option, out_option, seed_option
+from cnibench.cli.options.shared import kind_option, method_option, new_run_option, seed_option
 from cnibench.cli.output.printing import json_option, print_json
 from cnibench.errors import UsageError
 from cnibench.system import log
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     help="Smallest relevant difference.",
 )
 @seed_option
-@out_option
+@new_run_option
 @cluster_options()
 @json_option
 def command(
@@ -103,7 +103,7 @@ def command(
     warmup: str | None,
     resolution: str,
     seed: int | None,
-    out: Path,
+    folder: Path,
     as_json: bool,
     cluster_options: ClusterOptions,
 ) -> int:
@@ -115,7 +115,7 @@ def command(
     deployments, from the blocks of one deployment and from the slices of one block, and the blocks,
     duration and pinning that a resolution requires.
 
-    The runs are stored in --out. 'cnibench run --blocks auto' uses the noise of the newest
+    The runs are stored in --folder. 'cnibench run --blocks auto' uses the noise of the newest
     calibration that applies. 'cnibench run --resume' continues an interrupted one.
     """
     from cnibench.analysis.calibration import calibration
@@ -157,7 +157,7 @@ def command(
             plan_of(asked), name=f"calibrate-{mode}-{seconds}", cluster_options=cluster_options
         )
         request = _deployed_anew(request, rounds, blocks, wished)
-        path = (out / request.manifest.id).absolute()
+        path = (folder / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
         if ended not in (0, 1):
             return ended

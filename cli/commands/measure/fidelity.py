@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli import completion
-from cnibench.cli.options.shared import out_option
+from cnibench.cli.options.shared import new_run_option
 from cnibench.cli.output.printing import json_option, print_json
 
 
@@ -70,7 +70,7 @@ from cnibench.cli.output.printing import json_option, print_json
     metavar="DIR",
     help="Store the certificate in this folder.  [default: with the user's data]",
 )
-@out_option
+@new_run_option
 @json_option
 def command(
     cni: str,
@@ -80,7 +80,7 @@ def command(
     settings: tuple[str, ...],
     blocks: int,
     into: Path | None,
-    out: Path,
+    folder: Path,
     as_json: bool,
 ) -> int:
     """Compare the model of a CNI in the lab with its real agent, and certify it.
@@ -101,7 +101,7 @@ def command(
     from cnibench.certificates.store import store
     from cnibench.cli.measurement.certificate import certify, show
 
-    certificate, run = certify(cni, agent, programs, manifest, settings, blocks, out)
+    certificate, run = certify(cni, agent, programs, manifest, settings, blocks, folder)
     path = store(certificate, into)
     if as_json:
         print_json({**msgspec.to_builtins(certificate), "file": str(path), "run": str(run or "")})

@@ -17,7 +17,7 @@ from cnibench.cli.options.shared import (
     gathered,
     kind_option,
     method_option,
-    out_option,
+    new_run_option,
     seed_option,
 )
 from cnibench.cli.output.printing import json_option
@@ -40,7 +40,7 @@ _SECTIONS = {
         "dry_run",
         "resume",
         "retry_failed",
-        "out",
+        "folder",
         "title",
         "fact",
         "quiet",
@@ -159,7 +159,7 @@ _SECTIONS = {
     "--noise",
     metavar="RUN|PERCENT",
     help=(
-        "With --blocks auto: noise to plan with.  [default: newest calibration in --out,"
+        "With --blocks auto: noise to plan with.  [default: newest calibration in --folder,"
         " else assumed]"
     ),
 )
@@ -248,7 +248,7 @@ _SECTIONS = {
     metavar="S",
     help="Scale windows, blocks and request counts by S (0 to 1), as far as verdicts allow.",
 )
-@out_option
+@new_run_option
 @click.option("--name", "title", metavar="LABEL", help="Name of this run.")
 @click.option(
     "--fact",
@@ -290,7 +290,7 @@ _SECTIONS = {
 def command(
     options: PlanOptions,
     cluster_options: ClusterOptions,
-    out: Path,
+    folder: Path,
     resume: str | None,
     retry_failed: bool,
     dry_run: bool,
@@ -315,7 +315,7 @@ def command(
                 f" --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it",
                 "leave it out",
             )
-        return _resume(resume, out, as_json, retry_failed, limit, quiet)
+        return _resume(resume, folder, as_json, retry_failed, limit, quiet)
     if retry_failed:
         raise UsageError(
             "--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed"
@@ -324,7 +324,7 @@ def command(
         raise UsageError(
             "no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them"
         )
-    check_relative(out)  # before it is tried whether KVM runs a kernel, which takes up to 10 s
+    check_relative(folder)  # before it is tried whether KVM runs a kernel, which takes up to 10 s
     from cnibench.cli.measurement import kernel_choice
     from cnibench.cli.measurement.plan import at_scale, facts_of, plan_of, suited, with_usual_method
     from cnibench.cli.measurement.preview import expect, preview, show, warn
@@ -345,7 +345,7 @@ def command(
     if vm is not None:
         plan, shortened = vm.suited(plan, options)
         given_up += shortened
-    here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
+    here = Here(folder, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     prepared = partial(
         prepare,
         name=options.title or "",
@@ -383,7 +383,7 @@ def command(
     warn(request)
     from cnibench.cli.measurement.execute import carry_out, others, tools_of
 
-    path = (out / request.manifest.id).absolute()
+    path = (folder / request.manifest.id).absolute()
     if vm is None:
         status = carry_out(request, path, resume=False, wait_quiet=limit, quiet=quiet)
     else:
@@ -393,7 +393,7 @@ def command(
 
 
 def _resume(
-    name: str, out: Path, as_json: bool, retry_failed: bool, wait_quiet: float, quiet: bool
+    name: str, folder: Path, as_json: bool, retry_failed: bool, wait_quiet: float, quiet: bool
 ) -> int:
     from cnibench.cli.measurement import kernel_choice
     from cnibench.cli.measurement.execute import carry_out, others
@@ -402,7 +402,7 @@ def _resume(
     from cnibench.rundir.reader import RunReader
     from cnibench.rundir.writer import RunWriter
 
-    path = find(name, out).absolute()
+    path = find(name, folder).absolute()
     reader = RunReader(path)
     if reader.finished and not (
         retry_failed and len(reader.done(retry_failed=True)) < len(reader.done())

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli import completion
-from cnibench.cli.options.shared import out_option
+from cnibench.cli.options.shared import new_run_option
 from cnibench.cli.output.printing import json_option, print_json
 from cnibench.errors import InputError, UsageError
 
@@ -20,7 +20,7 @@ from cnibench.errors import InputError, UsageError
 )
 @click.argument("form", metavar="FORMAT", shell_complete=completion.importers)
 @click.argument("path", type=click.Path(path_type=Path))
-@out_option
+@new_run_option
 @click.option("--name", default="", metavar="LABEL", help="Name of this run.")
 @click.option(
     "--label",
@@ -56,7 +56,7 @@ from cnibench.errors import InputError, UsageError
 def command(
     form: str,
     path: Path,
-    out: Path,
+    folder: Path,
     name: str,
     label: str,
     placement: str | None,
@@ -92,7 +92,7 @@ def command(
         if sys.argv[1:2] == ["import"]
         else ["cnibench", "import", form, str(path)]
     )
-    made = write(batch, out, form, command_line, name=name, facts=known)
+    made = write(batch, folder, form, command_line, name=name, facts=known)
     reader = RunReader(made)
     failed = sum(not result.figures for result in batch.results)
     if as_json:

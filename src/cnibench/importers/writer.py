@@ -222,5 +222,5 @@ def _keep(batch: Batch, path: Path) -> None:
                 copy.write(content_of(file, batch.root))
     except OSError as error:
         raise InputError(
-            f"{kept}: {error.strerror or error}", "give --out a folder that can be written"
+            f"{kept}: {error.strerror or error}", "give --folder a folder that can be written"
         ) from None

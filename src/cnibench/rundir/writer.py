@@ -70,10 +70,10 @@ class RunWriter:
             path.mkdir(parents=True)
             (path / RAW).mkdir(mode=0o700)
         except FileExistsError:
-            raise InputError(f"{path}: is there already", "give --out another folder") from None
+            raise InputError(f"{path}: is there already", "give --folder another folder") from None
         except OSError as error:
             raise InputError(
-                f"{path}: {error.strerror}", "give --out a folder that can be written"
+                f"{path}: {error.strerror}", "give --folder a folder that can be written"
             ) from None
         writer = cls(path, manifest)
         try:
