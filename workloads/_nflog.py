@@ -34,9 +34,9 @@ def capturing(node: Node, ip: int, capture: Path, errors: Path) -> Iterator[Proc
     """nf_log's lines go to ``capture`` until the block is left. Raises ClusterError, MeasureError,
     LimitError.
     """
-    switch = f"/proc/sys/net/netfilter/nf_log/{_LOGGER[ip]}"
-    before = node.read_text(switch).strip() or "NONE"
-    _switch(node, switch, "nfnetlink_log")
+    name = f"net/netfilter/nf_log/{_LOGGER[ip]}"
+    before = node.read_text(f"/proc/sys/{name}").strip() or "NONE"
+    _switch(node, name, "nfnetlink_log")
     try:
         with node.spawn(
             ["tcpdump", "-Z", "root", "-i", "nflog:0", "-U", "-w", "-"],
@@ -58,7 +58,7 @@ def capturing(node: Node, ip: int, capture: Path, errors: Path) -> Iterator[Proc
                 time.sleep(0.01)
             yield process
     finally:
-        _switch(node, switch, before)
+        _switch(node, name, before)
 
 
 def finish(node: Node, process: Process, capture: Path) -> None:
@@ -97,5 +97,6 @@ def _waiting(node: Node) -> bool:
     return False
 
 
-def _switch(node: Node, path: str, value: str) -> None:
+def _switch(node: Node, name: str, value: str) -> None:
+    path = f"{node.settings}/{name}"
     node.run(["sh", "-c", 'echo "$1" > "$0"', path, value], timeout=LIMIT)

@@ -20,9 +20,9 @@ from cnibench.clusters.kubernetes.api import resources
 from cnibench.clusters.kubernetes.cni import recognise, subnets, wait
 from cnibench.clusters.kubernetes.cni.image_digests import image_digests
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes import agents, inspection, proxy_mode
+from cnibench.clusters.kubernetes.nodes import agents, inspection, privileges, proxy_mode
 from cnibench.clusters.kubernetes.nodes.environment import describe
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode
 from cnibench.clusters.kubernetes.ownership import safety, state
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
 from cnibench.clusters.kubernetes.pods import rate_limit
@@ -45,24 +45,18 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
     """Any cluster that a kubeconfig leads to."""
 
     def kernel_access_denied(self) -> str:
-        """Asked of the namespace ``default``: what Pod Security's labels say there does not count,
-        for ours has its own.
-        """
+        """Asked before our namespace is there."""
         try:
-            making = agents.plan("none", ClusterOptions(), namespace="default")
-            said = agents.refused(self.access, making, self.chosen[0].name)
+            making = agents.plan("none", ClusterOptions())
+            said = privileges.node_access_refused(self.access, making, self.chosen[0].name)
         except CnibenchError:
             return ""
-        return (
-            f"privileged Pods are refused here ({said.splitlines()[-1][:200]})"
-            if said and "violates PodSecurity" not in said
-            else ""
-        )
+        return f"{UNSEEN} ({said.splitlines()[-1][:200]})" if said else ""
 
     def require_room(self, profiles: int) -> None:
-        """One profile stands at a time. What slices need is a privileged agent on each node."""
+        """One profile stands at a time. What slices need is an agent that sees its node."""
         if denied := self.kernel_access_denied():
-            raise NoSlicesError(denied, "allow privileged Pods, or use --method windows")
+            raise NoSlicesError(denied, f"{ADMIT}, or use --method windows")
 
     def _start_agents(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
         """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is

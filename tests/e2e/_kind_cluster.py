@@ -129,10 +129,8 @@ def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
         )
         cluster.load([images.archive(engine, [making.workload_image, making.agent_image])])
         ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))
-        making = agents.make(cluster.access, making, ordered)
-        nodes = agents.connect(cluster.access, making, ordered)
-        for node in nodes:
-            node.device = agents.device(node)
+        making, nodes = agents.start(cluster.access, making, ordered)
+        assert making.rights == "capabilities"
         charts = {name: str(path) for name, path in parts.charts.items()}
         variables = cluster.variables(OPTIONS)
         found = Kept(cluster, cluster.access, making, nodes, variables, charts, audit, {})

@@ -71,8 +71,8 @@ set -e
 ip link add {MINE} type bridge; ip link set {MINE} addrgenmode none; ip link set {MINE} up
 iptables -t nat -N CNI-DN-SOMEBODYS; iptables -t nat -A OUTPUT -d 192.0.2.1 -j CNI-DN-SOMEBODYS
 ip route add 10.244.250.0/24 dev {MINE}
-mkdir -p /host/run/flannel /host/var/lib/cni/flannel && echo mine > /host/run/flannel/mine
-mkdir -p /host/root/target && echo keep > /host/root/target/file && ln -sfn /root/target /host/var/lib/cni/flannel/link
+mkdir -p {HOST}/run/flannel {HOST}/var/lib/cni/flannel && echo mine > {HOST}/run/flannel/mine
+mkdir -p {HOST}/root/target && echo keep > {HOST}/root/target/file && ln -sfn /root/target {HOST}/var/lib/cni/flannel/link
 """  # noqa: E501
 # What libcni keeps of a Pod that is gone, and that no plugin was called for.
 RESULT = {
@@ -85,7 +85,7 @@ mkdir -p {HOST}/var/lib/cni/results; echo "$1" > {HOST}/var/lib/cni/results/cbr0
 """
 OWN_GONE = f"""
 ip link del {MINE}; iptables -t nat -D OUTPUT -d 192.0.2.1 -j CNI-DN-SOMEBODYS; iptables -t nat -X CNI-DN-SOMEBODYS
-rm -rf /host/run/flannel /host/root/target /host/var/lib/cni/flannel
+rm -rf {HOST}/run/flannel {HOST}/root/target {HOST}/var/lib/cni/flannel
 """  # noqa: E501
 
 
@@ -191,7 +191,11 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         assert "CNI-DN-SOMEBODYS" in had
         assert f"10.244.250.0/24 dev {MINE}" in had
         files = node.run(
-            ["sh", "-c", "cat /host/run/flannel/mine /host/root/target/file; ls /host/run/flannel"],
+            [
+                "sh",
+                "-c",
+                f"cat {HOST}/run/flannel/mine {HOST}/root/target/file; ls {HOST}/run/flannel",
+            ],
             timeout=30,
         ).stdout
         assert files.split() == ["mine", "keep", "mine"]

@@ -4,7 +4,7 @@ ready yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import subnets, wait
 from cnibench.clusters.kubernetes.cni.recognise import Found
-from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes import privileges
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.rights import roles
 from cnibench.model.installation import Wait
@@ -125,11 +125,67 @@ class Admission(Authorizer):
         return super().call(method, path, *body, **more)
 
 
+class Admitting(Objects):
+    """Admits agents that ``admits`` says yes to, by their namespace and whether they are
+    privileged.
+    """
+
+    def __init__(self, admits: Callable[[str, bool], bool], *objects: dict[str, Any]) -> None:
+        super().__init__(*objects)
+        self.admits = admits
+
+    def call(self, method: str, path: str, *arguments: Any, **more: Any) -> Answer:
+        if not path.endswith("/pods?dryRun=All"):
+            return super().call(method, path, *arguments, **more)
+        context = arguments[0]["spec"]["containers"][0]["securityContext"]
+        if self.admits(path.split("/")[4], bool(context.get("privileged"))):
+            return Answer(201)
+        return Answer(403, {"kind": "Status", "reason": "Invalid", "message": "refused"})
+
+
+def space(name: str, level: str) -> dict[str, Any]:
+    labels = {"pod-security.kubernetes.io/enforce": level} if level else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("admits", "own", "others", "expected"),
+    [
+        (lambda *_: True, "", [], ""),
+        (lambda _, privileged: not privileged, "", [], ""),
+        (lambda _, privileged: privileged, "", [], ""),
+        (lambda *_: False, "", [], "refused"),
+        (lambda *_: False, "baseline", [], ""),
+        (lambda name, _: name != "default", "baseline", ["kube-flannel"], ""),
+        (lambda name, _: name != "default", "", ["kube-flannel"], ""),
+        (lambda *_: False, "restricted", ["kube-flannel"], "refused"),
+    ],
+)
+def test_whether_agents_may_look_into_nodes_is_asked_where_pod_security_allows_it(
+    admits: Callable[[str, bool], bool], own: str, others: list[str], expected: str, tmp_path: Path
+) -> None:
+    api = Admitting(admits, space("default", own), *(space(name, "privileged") for name in others))
+    with serving(api) as address:
+        access = Access(kubeconfig(tmp_path, address))
+        assert privileges.node_access_refused(access, MAKING, "a") == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "first"),
+    [("v1.29.14", "privileged"), ("v1.30.0-eks-1", "capabilities"), ("v1.34.4", "capabilities")],
+)
+def test_servers_that_know_no_field_for_apparmor_get_privileged_agents(
+    access: Access, version: str, first: str
+) -> None:
+    access.__dict__["server_version"] = version
+    assert privileges.levels(access)[0] == first
+
+
 def test_a_pod_that_policies_refuse_is_told_from_one_that_this_user_may_not_make(
     access: Access,
 ) -> None:
     access.__dict__["api"] = Admission(rules_of(roles.document("measure")))
-    assert agents.refused(access, MAKING, "a") == 'pods "x" is forbidden: by somebody'
+    assert privileges.refused(access, MAKING, "a") == 'pods "x" is forbidden: by somebody'
     access.__dict__["api"] = Admission([])
     with pytest.raises(DeniedError, match="whether agents may run cannot be asked"):
-        agents.refused(access, MAKING, "a")
+        privileges.refused(access, MAKING, "a")

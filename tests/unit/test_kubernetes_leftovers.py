@@ -61,9 +61,9 @@ table ip kindnet-ipmasq
 eth0 ingress pref 1 handle 0x1 cil_from_netdev-eth0
 eth0 ingress pref 9 handle 0x1 somebody_elses
 @@ pins
-/host/sys/fs/bpf/cilium
+/proc/1/root/sys/fs/bpf/cilium
 @@ files
-/host/etc/cni/net.d/10-flannel.conflist
+/proc/1/root/etc/cni/net.d/10-flannel.conflist
 @@ xfrm
 \t SAD count 0
 @@ sysctls
@@ -211,7 +211,7 @@ def test_leftovers_are_named() -> None:
     )
     clean = (
         clean.replace("rp_filter:0", "rp_filter:1")
-        .replace("/host/sys/fs/bpf/cilium\n", "")
+        .replace("/proc/1/root/sys/fs/bpf/cilium\n", "")
         .replace("expires 1799sec", "expires 1700sec")
     )
     before, after = (

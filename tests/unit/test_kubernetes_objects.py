@@ -9,7 +9,7 @@ import pytest
 
 from cnibench.clusters.kind.containers import configuration
 from cnibench.clusters.kubernetes.api import objects, pods
-from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.api.objects import Making, Rights
 from cnibench.clusters.kubernetes.cni import subnets
 from cnibench.clusters.kubernetes.pods import paths
 from cnibench.errors import UnsupportedError
@@ -44,8 +44,11 @@ def test_the_agent_runs_on_the_chosen_nodes_only_and_without_rights_where_they_a
     confined = objects.agent(Making("space", "run", "w", "a", rights="network"), ["x"])["spec"][
         "template"
     ]["spec"]
-    assert "volumes" not in confined
+    assert template["hostPID"] is True
     assert "hostPID" not in confined
+    for spec in (template, confined):
+        assert all(volume.keys() == {"name", "emptyDir"} for volume in spec["volumes"])
+        assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     assert confined["hostNetwork"] is True
     assert (
         "hostNetwork"
@@ -54,6 +57,27 @@ def test_the_agent_runs_on_the_chosen_nodes_only_and_without_rights_where_they_a
         ]["spec"]
     )
     assert confined["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_agent_asks_for_the_capabilities_that_it_uses() -> None:
+    def context(rights: Rights) -> dict[str, Any]:
+        spec = objects.agent_pod(MAKING.given(rights), "x")["spec"]
+        return dict(spec["containers"][0]["securityContext"])
+
+    few = context("capabilities")
+    assert "privileged" not in few
+    assert few["capabilities"] == {"drop": ["ALL"], "add": list(objects.CAPABILITIES)}
+    assert not {"SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "MKNOD"} & objects.CAPABILITIES.keys()
+    assert few["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert context("privileged")["privileged"] is True
+    selector = objects.agent_selector(MAKING.given("privileged"))
+    assert selector == "cnibench.io/role=agent,cnibench.io/rights=privileged"
+    labels = objects.agent(MAKING.given("privileged"), ["x"])["spec"]["template"]["metadata"][
+        "labels"
+    ]
+    assert {
+        part.partition("=")[0]: part.partition("=")[2] for part in selector.split(",")
+    }.items() <= (labels.items())
 
 
 def test_a_node_port_is_the_same_everywhere_and_no_two_ports_meet() -> None:

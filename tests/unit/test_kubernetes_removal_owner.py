@@ -210,7 +210,7 @@ def test_clean_restores_what_a_dead_run_changed_on_a_node_and_not_what_a_live_on
     monkeypatch.setattr(Gateway, "run", run)
     agents.restore(access, "space")
     ((*_, shell, option, script, folder, age),) = asked
-    assert folder == f"/host{change.FOLDER}"
+    assert folder == f"{objects.HOST}{change.FOLDER}"
     subprocess.run([shell, option, script, str(tmp_path), age], check=True, timeout=10)
     assert (tmp_path / "dead.restored").exists()
     assert not (tmp_path / "live.restored").exists()

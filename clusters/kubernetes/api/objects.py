@@ -5,17 +5,37 @@ chosen nodes, Services.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 OURS = "app.kubernetes.io/managed-by"
 NAME = "cnibench"
 RUN, ROLE, POD = "cnibench.io/run", "cnibench.io/role", "cnibench.io/pod"
+RIGHTS = "cnibench.io/rights"  # a label of agents: Rights
 AGENT = "agent"
-# all: privileged; network: the node's network namespace, and nothing else; none: a Pod like any
+# capabilities: those below, and the node's processes, files and network; privileged: the same
+# without limits; network: the node's network namespace, and nothing else; none: a Pod like any
 # other, which sees the node's CPU time.
-Rights = Literal["all", "network", "none"]
-HOST = "/host"  # the node's files, in the agent
+Rights = Literal["capabilities", "privileged", "network", "none"]
+HOST = (
+    "/proc/1/root"  # the node's files, in the agent: no volume, so that it sees later mounts, too
+)
+# What agents need, with the numbers of linux/capability.h.
+CAPABILITIES = {
+    "SYS_ADMIN": 21,  # namespaces of Pods, lists of eBPF programs; includes PERFMON and BPF
+    "SYS_PTRACE": 19,  # /proc of processes of other users: their namespaces and root folder
+    "SYS_CHROOT": 18,  # the node's files without leaving them by a link; mount namespaces
+    "NET_ADMIN": 12,  # rules, routes, devices, IPsec, settings of the network
+    "NET_RAW": 13,  # packets as they are on the wire
+    "SYSLOG": 34,  # addresses of kernel functions (/proc/kallsyms)
+    "IPC_LOCK": 14,  # perf's buffers
+    "SYS_NICE": 23,  # real-time priority and CPUs of what is measured
+    "KILL": 5,  # to halt, continue and end load generators of other users
+    "DAC_OVERRIDE": 1,  # files and control groups of other users: a CNI's, when it is removed
+    "FOWNER": 3,  # the same in folders with the sticky bit
+    "SETGID": 6,  # tcpdump sets its groups
+    "SETUID": 7,
+}
 Role = Literal[
     "client", "server", "stranger"
 ]  # whom the policies of an enforcing profile let in, and whom not
@@ -47,13 +67,17 @@ class Making:
     agent_image: str
     tolerations: Sequence[Mapping[str, str]] = ()
     pull_secret: str = ""
-    rights: Rights = "all"
+    rights: Rights = "capabilities"
     resources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def confined(self) -> bool:
         """Do the Pods get by with what Pod Security's ``restricted`` allows?"""
-        return self.rights != "all"
+        return self.rights in ("network", "none")
+
+    def given(self, rights: Rights, namespace: str = "") -> Making:
+        """The same with other rights, or in another namespace."""
+        return replace(self, rights=rights, namespace=namespace or self.namespace)
 
     def labels(self, role: str = "") -> dict[str, str]:
         return {OURS: NAME, RUN: self.run, **({ROLE: role} if role else {})}
@@ -161,28 +185,42 @@ def pod(
     }
 
 
+def _agent_context(rights: Rights) -> dict[str, Any]:
+    if rights == "privileged":
+        return {"privileged": True, "readOnlyRootFilesystem": True}
+    if rights == "capabilities":
+        return {
+            "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
+            "readOnlyRootFilesystem": True,
+            "seccompProfile": {"type": "RuntimeDefault"},  # which allows what capabilities do
+            # The runtime's profile denies /proc/PID of processes that have none or another.
+            "appArmorProfile": {"type": "Unconfined"},
+        }
+    return {**_restricted(), "readOnlyRootFilesystem": True}
+
+
 def _agent_spec(making: Making, nodes: str | Sequence[str]) -> dict[str, Any]:
-    privileged = making.rights == "all"
-    context: dict[str, Any] = {"privileged": True} if privileged else _restricted()
-    spec = _spec(making, making.agent_image, context, nodes)
+    spec = _spec(making, making.agent_image, _agent_context(making.rights), nodes)
+    # iptables has its lock in /run.
+    spec["volumes"] = [{"name": name, "emptyDir": {"medium": "Memory"}} for name in ("run", "tmp")]
+    spec["containers"][0]["volumeMounts"] = [
+        {"name": name, "mountPath": f"/{name}"} for name in ("run", "tmp")
+    ]
     if making.rights != "none":
         spec |= {"hostNetwork": True, "dnsPolicy": "Default"}
-    if privileged:
+    if not making.confined:
         spec["hostPID"] = True
-        spec["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
-        spec["containers"][0]["volumeMounts"] = [
-            {"name": "host", "mountPath": HOST, "mountPropagation": "HostToContainer"}
-        ]
     return spec
 
 
-def agent(making: Making, nodes: Sequence[str]) -> dict[str, Any]:
-    """The node agent, on the chosen nodes only. It needs no CNI.
+def agent_selector(making: Making) -> str:
+    """The agents' Pods that have these rights, as a label selector."""
+    return f"{ROLE}={AGENT},{RIGHTS}={making.rights}"
 
-    Privileged, because sampling the kernel (CAP_PERFMON, CAP_SYSLOG for its symbols), reading rules
-    (CAP_NET_ADMIN) and the files of the node (its processes' namespaces) takes most of that anyway,
-    and seccomp and AppArmor would refuse the rest. With less, counters of the node's network
-    namespace can still be read, or at least its CPU time.
+
+def agent(making: Making, nodes: Sequence[str]) -> dict[str, Any]:
+    """The node agent, on the chosen nodes only. It needs no CNI. With less than the capabilities,
+    counters of the node's network namespace can still be read, or at least its CPU time.
     """
     labels = making.labels(AGENT)
     return {
@@ -191,9 +229,14 @@ def agent(making: Making, nodes: Sequence[str]) -> dict[str, Any]:
         "metadata": {"name": AGENT, "namespace": making.namespace, "labels": labels},
         "spec": {
             "selector": {"matchLabels": labels},
+            # Agents with other rights replace all of them at once.
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": "100%"},
+            },
             "template": {
                 "metadata": {
-                    "labels": {**labels, **_UNMESHED["labels"]},
+                    "labels": {**labels, RIGHTS: making.rights, **_UNMESHED["labels"]},
                     "annotations": _UNMESHED["annotations"],
                 },
                 "spec": _agent_spec(making, nodes),

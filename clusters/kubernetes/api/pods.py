@@ -26,12 +26,18 @@ _HOPELESS = (
     "CreateContainerError",
     "CrashLoopBackOff",
 )
+# Of these, what may be due to what the container asks for (capabilities, say), not to its image.
+_UNSTARTABLE = ("CreateContainerConfigError", "CreateContainerError", "CrashLoopBackOff", "Ended")
 # the scheduler's word for a node that has as many as its kubelet takes (110 by default)
 _FULL = "Too many pods"
 # the same for what Pods request (--pod-resources)
 _SCARCE = ("Insufficient cpu", "Insufficient memory")
 _PULL = ("ErrImagePull", "ImagePullBackOff")
 _TRIES = 20.0  # s: a registry may be slow to answer once, and Pods of others may end
+
+
+class UnstartableError(ClusterError):
+    """The runtime does not start a container as it was asked for."""
 
 
 def addresses(pod: Mapping[str, Any]) -> dict[int, str]:
@@ -166,7 +172,8 @@ def _never(
             " podPidsLimit of the kubelet, pid_max"
         )
     details = said or events(access, namespace, name)
-    return ClusterError(f"the Pod {name} will not run: {reason}: {details}", remedy)
+    kind = UnstartableError if reason in _UNSTARTABLE else ClusterError
+    return kind(f"the Pod {name} will not run: {reason}: {details}", remedy)
 
 
 def _late(

@@ -12,20 +12,18 @@ from typing import Any
 
 from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.api import objects, pods, resources
-from cnibench.clusters.kubernetes.api.access import DENIED, Access, DeniedError
-from cnibench.clusters.kubernetes.api.objects import Making, Rights
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.operations import QUICK
+from cnibench.clusters.kubernetes.nodes import privileges
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.rights import preflight
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.offload import change, facts, reading, stack
 from cnibench.offload.nic import Nic
 from cnibench.testbed.cluster import Wire
 from cnibench.testbed.cluster_options import ClusterOptions
-
-_LEVELS: tuple[Rights, ...] = ("all", "network", "none")
 
 
 def plan(
@@ -58,8 +56,7 @@ def start(
     What an earlier run changed on a node and could not restore is restored. Raises ClusterError,
     LimitError.
     """
-    making = make(access, making, nodes)
-    found = connect(access, making, nodes)
+    making, found = _running(access, making, nodes)
 
     def look(node: KubernetesNode) -> None:
         node.device = device(node)
@@ -70,43 +67,32 @@ def start(
     return making, found
 
 
-def make(access: Access, making: Making, nodes: Sequence[Facts]) -> Making:
-    """The agents in our namespace, which is made unless it is there; what was allowed. ``connect``
-    waits for them. Raises ClusterError.
-
-    Whether privileged Pods are allowed is asked of the API server by a Pod that is never made (a
-    DaemonSet's refusal is only an event).
-    """
+def _running(
+    access: Access, making: Making, nodes: Sequence[Facts]
+) -> tuple[Making, list[KubernetesNode]]:
+    """The agents with the least rights that suffice, of those that the cluster admits."""
     access.apply(objects.namespace(making))
     making = _copy_secret(access, making)
-    for rights in _LEVELS:
-        making = replace(making, rights=rights)
-        if not (refusal := refused(access, making, nodes[0].name)):
-            break
-    else:
-        raise DeniedError(
-            f"this cluster does not admit cnibench's Pods: {refusal}",
-            "have its policies let in the namespace, or name one: -n NAME",
-        )
-    access.apply(objects.agent(making, [node.name for node in nodes]))
-    return making
-
-
-def refused(access: Access, making: Making, node: str) -> str:
-    """Why the API server lets no agent with these rights run, '' when it does. Raises DeniedError
-    when this user may make no Pods at all, ClusterError when it cannot be asked.
-    """
-    pod = objects.agent_pod(making, node)
-    answer = access.call("POST", f"/api/v1/namespaces/{making.namespace}/pods?dryRun=All", pod)
-    if answer.ok:
-        return ""
-    # Admission refuses with the same reason as the authorizer.
-    denied = answer.reason in DENIED and not preflight.may(
-        access, "pods", "create", namespace=making.namespace
+    refusal = ""
+    for rights in privileges.levels(access):
+        making = making.given(rights)
+        if refusal := privileges.refused(access, making, nodes[0].name):
+            continue
+        access.apply(objects.agent(making, [node.name for node in nodes]))
+        try:
+            found = connect(access, making, nodes)
+        except pods.UnstartableError:
+            if rights != "capabilities":
+                raise
+            continue  # a runtime that cannot give them
+        if rights != "capabilities" or all(on_each(found, privileges.suffice)):
+            return making, found
+        for node in found:
+            node.gateway.close()
+    raise DeniedError(
+        f"this cluster does not admit cnibench's Pods: {refusal}",
+        "have its policies let in the namespace, or name one: -n NAME",
     )
-    if answer.silent or denied:
-        raise access.refusal(answer, "whether agents may run cannot be asked")
-    return answer.message or answer.reason
 
 
 def _copy_secret(access: Access, making: Making) -> Making:
@@ -134,7 +120,8 @@ def connect(access: Access, making: Making, nodes: Sequence[Facts]) -> list[Kube
     """The agents' connections, in the order of ``nodes``. Raises ClusterError, LimitError with the
     reason why one does not run.
     """
-    ready = pods.wait_ready(access, making.namespace, f"{objects.ROLE}={objects.AGENT}", len(nodes))
+    selector = objects.agent_selector(making)
+    ready = pods.wait_ready(access, making.namespace, selector, len(nodes))
     names = {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in ready}
     found = []
     for number, known in enumerate(nodes):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
+from cnibench.clusters.kubernetes.nodes.places import UNSEEN, KubernetesNode, on_each
 from cnibench.errors import CnibenchError
 from cnibench.system.ethtool_output import parse_driver, states
 
@@ -44,8 +44,7 @@ def describe(access: Access, nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
     }
     if not all(node.host for node in nodes):
         facts["lacks"] = (
-            "privileged Pods are refused here: no cycles per packet, no rules, no devices of the"
-            " nodes; counters only"
+            f"{UNSEEN}: no cycles per packet, no rules, no devices of the nodes; counters only"
         )
     return facts
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cnibench.clusters.kubernetes.nodes import agents, probe, similarity
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
+from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode, on_each
 from cnibench.errors import CnibenchError
 from cnibench.offload import tunnel_support
 from cnibench.testbed.capabilities.node_inspection import Nodes, Remark
@@ -138,8 +138,5 @@ def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> I
 
 def _refused(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
     if not all(node.host for node in nodes):
-        words = (
-            "privileged Pods are refused: cycles per packet, rules, programs and other devices of"
-            " the nodes cannot be seen"
-        )
-        yield Remark("unseen", words, "allow privileged Pods in cnibench's namespace")
+        words = f"cycles per packet, rules, programs and other devices of the nodes, for {UNSEEN}"
+        yield Remark("unseen", words, ADMIT)

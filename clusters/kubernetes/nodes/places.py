@@ -14,6 +14,8 @@ from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process
 from cnibench.testbed.place import Node, Place, Pod
 
+UNSEEN = "agents may not look into their nodes here"
+ADMIT = "admit cnibench's agents in its namespace (docs/rights.md)"
 _KERNEL = ("/proc/", "/sys/")
 _TOGETHER = 16  # nodes: each has a connection of its own
 _T = TypeVar("_T")
@@ -46,13 +48,14 @@ class KubernetesPlace(Place):
 
 class KubernetesNode(KubernetesPlace, Node):
     """A node, through our agent there: its network namespace and processes, the agent's programs,
-    its files under ``/host``.
+    its files under ``HOST``.
 
     ``name`` is a, b, ... in all that is published; ``facts`` has its own. ``device`` is that of its
-    address. ``host`` is False where privileged Pods are refused: then only counters can be read.
+    address. ``host`` is False where the agent may not look into it: then only counters can be read.
     """
 
     disk = HOST
+    settings = f"{HOST}/proc/sys"  # the container's own cannot be written
 
     def __init__(self, name: str, facts: Facts, gateway: Gateway, host: bool) -> None:
         super().__init__(name, gateway)
@@ -66,10 +69,7 @@ class KubernetesNode(KubernetesPlace, Node):
         if path.startswith(_KERNEL):
             return self.gateway.read(path)
         if not self.host:
-            raise ClusterError(
-                f"node {self.name}: its files cannot be read without a privileged agent",
-                "allow privileged Pods",
-            )
+            raise ClusterError(f"node {self.name}: its files cannot be read, for {UNSEEN}", ADMIT)
         return self.gateway.read(HOST + path)
 
     def read_each(self, paths: Sequence[str]) -> list[str | None]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode
 from cnibench.errors import LimitError, UnsupportedError
 from cnibench.system.guest import patience
 
@@ -40,8 +40,7 @@ def require_readable(node: KubernetesNode, proxy: str) -> None:
     """Raises UnsupportedError where nobody can see which Services the node knows."""
     if not node.host:
         raise UnsupportedError(
-            f"node {node.name}: the rules of Services cannot be read without a privileged agent",
-            "allow privileged Pods",
+            f"node {node.name}: the rules of Services cannot be read, for {UNSEEN}", ADMIT
         )
     if proxy not in _SCRIPTS:
         raise UnsupportedError(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
+from cnibench.clusters.kubernetes.nodes.places import UNSEEN, KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.lab.namespaces import wire
 from cnibench.errors import ClusterError, UnsupportedError
@@ -56,8 +56,7 @@ def _on_wire(
     """
     if not node.host:
         raise UnsupportedError(
-            f"{deployment.label}: node {node.name}: its NIC cannot be changed where privileged Pods"
-            " are refused"
+            f"{deployment.label}: node {node.name}: its NIC cannot be changed, for {UNSEEN}"
         )
     if not node.device:
         raise UnsupportedError(

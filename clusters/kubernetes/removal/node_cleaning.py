@@ -152,7 +152,7 @@ class Cleaning:
             if value == before:
                 continue
             if installed in (None, value):
-                line = f"echo {shlex.quote(before)} > {shlex.quote('/proc/sys/' + name)}"
+                line = f"echo {shlex.quote(before)} > {shlex.quote(f'{self.node.settings}/{name}')}"
                 found.append(Command(line, f"sysctl {dotted}, which gets {before} again"))
             else:
                 words = (

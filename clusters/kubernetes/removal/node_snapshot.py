@@ -11,13 +11,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
+from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode
 from cnibench.errors import ClusterError
-
-if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 
 QUICK = 30.0  # s
 BACKENDS = tuple(
@@ -79,11 +77,10 @@ class Snapshot:
 
 
 def snapshot(node: KubernetesNode) -> Snapshot:
-    """Raises ClusterError when the agent may not look (no privileged Pods)."""
+    """Raises ClusterError when the agent may not look."""
     if not node.host:
         raise ClusterError(
-            f"node {node.name}: what a CNI leaves cannot be looked for without a privileged agent",
-            "allow privileged Pods",
+            f"node {node.name}: what a CNI leaves cannot be looked for, for {UNSEEN}", ADMIT
         )
     return Snapshot(node.facts.name, parse(node.run(["sh", "-c", SCRIPT], timeout=QUICK).stdout))
 

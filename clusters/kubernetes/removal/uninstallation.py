@@ -12,7 +12,7 @@ from pathlib import Path
 from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni import manifests
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
+from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode, on_each
 from cnibench.clusters.kubernetes.removal import (
     backup,
     deletion,
@@ -229,8 +229,7 @@ def _cleaning(plan: Removal, cidrs: Sequence[str], node: KubernetesNode) -> Clea
         return None
     if not node.host:
         raise UntouchedError(
-            f"node {node.name}: nothing can be removed from it without a privileged agent",
-            "allow privileged Pods",
+            f"node {node.name}: nothing can be removed from it, for {UNSEEN}", ADMIT
         )
     if plan.record is None or node.facts.name not in plan.record.marks:
         # It is new, or the CNI is not ours.

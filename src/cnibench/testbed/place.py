@@ -72,10 +72,11 @@ class Place(abc.ABC):
 
 class Node(Place):
     """A node; commands run in its host network namespace. ``disk`` is where they see the root of
-    its own files.
+    its own files, ``settings`` where they can write its kernel's settings.
     """
 
     disk: str = ""
+    settings: str = "/proc/sys"
 
 
 class Pod(Place):

@@ -29,23 +29,23 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "kubernetes_errors"
 DENY = """
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: no-privileged}
+metadata: {name: no-host-pid}
 spec:
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
   validations:
-  - expression: "!object.spec.containers.exists(c, c.?securityContext.privileged.orValue(false))"
-    message: privileged Pods are not allowed here
+  - expression: "!object.spec.?hostPID.orValue(false)"
+    message: Pods may not see the node's processes here
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: no-privileged}
-spec: {policyName: no-privileged, validationActions: [Deny]}
+metadata: {name: no-host-pid}
+spec: {policyName: no-host-pid, validationActions: [Deny]}
 """  # noqa: E501
-PRIVILEGED = {
+HOST_PID = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "x"},
-    "spec": {"containers": [{"name": "x", "image": "x", "securityContext": {"privileged": True}}]},
+    "spec": {"hostPID": True, "containers": [{"name": "x", "image": "x"}]},
 }
 
 
@@ -93,7 +93,7 @@ def test_what_would_touch_others_is_refused(
     assert not namespaces_of_runs(kept)
 
 
-def test_where_privileged_pods_are_refused_the_rest_is_measured(
+def test_where_agents_may_not_look_into_nodes_the_rest_is_measured(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
     kubectl(kept, "apply", "-f", "-", given=DENY)
@@ -110,7 +110,7 @@ def test_where_privileged_pods_are_refused_the_rest_is_measured(
         until(
             lambda: (
                 subprocess.run(
-                    ask, input=json.dumps(PRIVILEGED), text=True, capture_output=True, check=False
+                    ask, input=json.dumps(HOST_PID), text=True, capture_output=True, check=False
                 ).returncode
             )
         )
@@ -132,7 +132,7 @@ def test_where_privileged_pods_are_refused_the_rest_is_measured(
     assert {(line["window"], line["status"]) for line in samples} == {("speed", "ok")}
     assert "cpu_system" in {line["metric"] for line in samples}
     assert (
-        "privileged Pods are refused"
+        "agents may not look into their nodes here"
         in json.loads((run_of(tmp_path) / "env.json").read_text())["lacks"]
     )
 
