@@ -38,7 +38,7 @@ bpftool prog show >/dev/null || echo programs
 nft list ruleset >/dev/null || echo nftables
 iptables-legacy-save >/dev/null || echo iptables
 grep -q '^0000000000000000 ' /proc/kallsyms && echo symbols
-chrt -f 1 true || echo priority
+renice -n -5 $$ >/dev/null || echo priority
 setpriv --reuid 65534 --clear-groups sleep 100 & sleep 0.2; kill -STOP $! && kill -KILL $! || echo signals
 nsenter -t 1 -m -n -- true || echo namespaces
 echo 1 > /proc/1/root/proc/sys/net/ipv4/ip_forward || echo settings

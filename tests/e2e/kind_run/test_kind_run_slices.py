@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +20,37 @@ CNIS = ("bridge-static", "flannel-host-gw")
 
 
 @pytest.fixture(scope="module")
-def sliced(home: Path, flannel: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run with the default method."""
+def dual_stack() -> Iterator[None]:
+    """Clusters made meanwhile have nodes with addresses of both families."""
+    name = f"cnibench-e2e-{os.getpid()}"
+    engine("podman", "network", "create", "--ipv6", name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KIND_EXPERIMENTAL_PODMAN_NETWORK", name)
+        yield
+    engine("podman", "network", "rm", name)
+
+
+@pytest.fixture(scope="module")
+def sliced(
+    home: Path, dual_stack: None, flannel: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a run with the default method, on dual-stack clusters."""
     folder = tmp_path_factory.mktemp("sliced")
     # Without the archive: the nodes have its images.
     words = [word.replace("chart=", "flannel-host-gw:chart=") for word in flannel[-2:]]
-    cells = ("--placement", "inter", "--blocks", "1", "--congestion-control", "reno")
-    cnibench("run", "--cluster", "kind", "--cni", ",".join(CNIS), *cells, *words, cwd=folder)
+    cells = ("--placement", "inter", "--ip", "both", "--congestion-control", "reno")
+    run = ("run", "--cluster", "kind", "--cni", ",".join(CNIS), "--blocks", "1")
+    cnibench(*run, *cells, *words, cwd=folder)
     return folder
 
 
 def test_the_slices_of_two_clusters_alternate(sliced: Path) -> None:
     samples = lines(sliced, "samples")
-    assert {(one["label"], one["workload"], one["window"], one["status"]) for one in samples} == {
-        (label, workload, window, "ok")
+    keys = ("label", "ip", "workload", "window", "status")
+    assert {tuple(one[key] for key in keys) for one in samples} == {
+        (label, ip, workload, window, "ok")
         for label in CNIS
+        for ip in (4, 6)
         for workload in ("tcp-rr", "tcp-stream")
         for window in ("speed", "cpp")
     }
@@ -40,11 +58,18 @@ def test_the_slices_of_two_clusters_alternate(sliced: Path) -> None:
         ("slices", "cni", "kind")
     }
     files = sorted(run_of(sliced).glob("raw/*.speed.*/0/slices.jsonl"))
-    assert len(files) == 4
+    assert len(files) == 8
     slices = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     begun = sorted((one["start"], one["cell"].split(".")[0]) for one in slices)
-    for first in range(0, len(begun), 4):
-        assert {label for _, label in begun[first : first + 4]} == set(CNIS), "one round"
+    for first in range(0, len(begun), 8):
+        assert {label for _, label in begun[first : first + 8]} == set(CNIS), "one round"
+
+
+def test_both_families_are_attested(sliced: Path) -> None:
+    attested = lines(sliced, "attestations")
+    assert all(one["passed"] for one in attested)
+    found = {(one["label"], one["ip"]) for one in attested if one["check"] == "encapsulation"}
+    assert found == {(label, ip) for label in CNIS for ip in (4, 6)}
 
 
 def test_what_is_asked_for_holds_in_the_pods(sliced: Path) -> None:
@@ -59,7 +84,7 @@ def test_slices_agree_with_a_window_of_the_same_program(sliced: Path) -> None:
     is several times as fast.
     """
     checked = lines(sliced, "crosscheck")
-    assert len(checked) == 4
+    assert len(checked) == 8
     for one in checked:
         assert one["metric"] in one["found"], one["reason"]
         assert 0.5 < one["found"][one["metric"]] / one["value"] < 2
