@@ -142,9 +142,7 @@ _OWN = (
     ),
     Right("daemonsets.apps", _APPLY, "the node agents"),
     Right(
-        "pods",
-        (*_APPLY, "watch", "delete"),
-        "the measured Pods; by a dry run, whether agents may be privileged",
+        "pods", (*_APPLY, "watch", "delete"), "the measured Pods; by a dry run, what agents may do"
     ),
     Right(
         "pods/exec",
