@@ -9,12 +9,15 @@ from cnibench.analysis.text.certainty import assumption
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.wording import names, replicate
 from cnibench.model import context
-from cnibench.model.metrics import METRICS
+from cnibench.model.metrics import METRICS, MODES
 from cnibench.reports._numbers import Scale, p_value
 from cnibench.reports.document.parts import Section, Table, text_of
 
 _MEANS = ("cycles_per_packet", "cycles_per_byte")
-_ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
+_ASIDE = (  # metrics of little use at a glance: files have them, the terminal with --full
+    "packets",
+    *(f"cpu_{mode}_per_{unit}" for mode in MODES for unit in ("transaction", "byte")),
+)
 
 
 def place(analysis: Analysis, group: Group, name: str, whole: bool) -> Section:

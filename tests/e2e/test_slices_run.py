@@ -43,9 +43,18 @@ def test_one_profile_under_two_labels(tmp_path: Path) -> None:
         "transaction_rate",
         "latency_mean",
         "cpu_per_transaction",
+        "cpu_user_per_transaction",
+        "cpu_system_per_transaction",
+        "cpu_softirq_per_transaction",
     }
     stream = [one for one in samples if one["workload"] == "tcp-stream"]
-    assert {one["metric"] for one in stream} == {"throughput", "cpu_per_byte"}
+    assert {one["metric"] for one in stream} == {
+        "throughput",
+        "cpu_per_byte",
+        "cpu_user_per_byte",
+        "cpu_system_per_byte",
+        "cpu_softirq_per_byte",
+    }
     assert {one["params"]["message"] for one in stream} == {1 << 20}  # what iperf3 really writes
     checks = lines(run / "crosscheck.jsonl")
     assert sorted((one["label"], one["workload"], one["block"]) for one in checks) == [

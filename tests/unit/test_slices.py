@@ -17,9 +17,10 @@ import pytest
 
 from cnibench.errors import MeasureError
 from cnibench.run.slices import rounds
-from cnibench.run.slices.readings.clocks import Clocks, descendants
+from cnibench.run.slices.readings.clocks import Clocks, Modes, descendants
 from cnibench.run.slices.readings.counters import Connections, Namespace, Opened
-from cnibench.run.slices.rounds import disturbed, values
+from cnibench.run.slices.readings.machine import Machine, Spent
+from cnibench.run.slices.rounds import disturbed, modes, values
 from cnibench.run.slices.slice import Slice, order
 from cnibench.stats.robust import trimmed
 from tests.unit._slices import slice_of
@@ -268,3 +269,41 @@ def test_clocks_know_busy_programs_from_idle_ones() -> None:
     assert clocks[0].read()[0] >= 0  # a program that has ended is no error
     for clock in clocks:
         clock.close()
+
+
+def test_cpu_time_is_split_by_the_share_of_user_space() -> None:
+    slices = [slice_of("a", n, 1000.0, softirq=0.01 * (n % 2)) for n in range(10)]
+    found = modes(2e-5, 0.25, slices)
+    assert found["user"] + found["system"] == pytest.approx(2e-5)
+    assert found["user"] == pytest.approx(5e-6)
+    assert found["softirq"] == pytest.approx(0.05 / (10 * 20))
+    assert modes(2e-5, None, [slice_of("a", 0, 1000.0)]) == {}
+
+
+def test_a_program_in_user_space_and_one_in_the_kernel_are_told_apart() -> None:
+    shares = []
+    for body in ("while True: pass", "import os\nwhile True: os.pread(fd, 1 << 20, 0)"):
+        code = f"import os; fd = os.open('/dev/zero', os.O_RDONLY)\n{body}"
+        with subprocess.Popen([sys.executable, "-c", code]) as program:
+            clock = Modes([program.pid])
+            while sum(clock.read()) < 60:  # ticks of 10 ms
+                assert program.poll() is None
+                time.sleep(0.01)
+            user, system = clock.read()
+            shares.append(user / (user + system))
+            clock.close()
+            program.kill()
+    assert shares[0] > 0.5 > shares[1]
+
+
+def test_softirqs_of_other_cpus_are_counted_apart() -> None:
+    machine = Machine()
+    assert machine.softirqs(Spent({0: 5, 1: 7}), Spent({0: 6, 1: 10}), {1}) == (0.03, 0.01)
+    assert machine.softirqs(None, Spent({0: 6}), {0}) == (None, None)
+    first, last = machine.read(), machine.read()
+    if first and last:  # else a reading takes long on this machine
+        assert first.softirq.keys() == last.softirq.keys()
+        assert min(machine.softirqs(first, last, {0})) >= 0  # type: ignore[type-var]
+    machine.close()
+    assert machine.read() is None
+    machine.close()

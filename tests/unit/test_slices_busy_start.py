@@ -10,6 +10,8 @@ import pytest
 from cnibench.errors import MeasureError, UsageError
 from cnibench.run.slices import engine
 from cnibench.run.slices.looks import Programs
+from cnibench.run.slices.readings.clocks import Modes
+from cnibench.run.slices.readings.machine import Machine
 from cnibench.run.slices.running import Reading, Running
 
 LENGTH = 0.04
@@ -20,6 +22,8 @@ class Delayed:
 
     wanted = "real-time"
     programs = Programs(())
+    modes = Modes(())
+    cpus = frozenset({0})
 
     def __init__(self, times: float) -> None:
         self.times = times
@@ -37,7 +41,7 @@ class Delayed:
 
 
 def wait_for(load: Delayed) -> None:
-    engine._long_enough(cast(Running, cast(Any, load)), LENGTH, 0.0, "")
+    engine._long_enough(cast(Running, cast(Any, load)), Machine(), LENGTH, 0.0, "")
 
 
 def test_a_load_that_is_delayed_for_a_moment_is_measured() -> None:

@@ -15,6 +15,7 @@ PACKETS = (
     "TCP segments or UDP datagrams that the client's Pod sent: one for each transaction of tcp-rr,"
     " and as many as it has segments for a super-packet"
 )
+MODES = ("user", "system", "softirq")  # of CPU time
 Better = Literal["higher", "lower"]
 
 
@@ -46,6 +47,11 @@ METRICS: dict[str, Metric] = {
         Metric("cpu_softirq", "1", "lower", "CPU softirq, s per s"),
         Metric("cpu_per_transaction", "s", "lower", "CPU time per transaction"),
         Metric("cpu_per_byte", "s", "lower", "CPU time per byte"),
+        *(
+            Metric(f"cpu_{mode}_per_{unit}", "s", "lower", f"CPU {mode} per {unit}, estimated")
+            for mode in MODES
+            for unit in ("transaction", "byte")
+        ),
         Metric("cycles_per_packet", "1", "lower", "cycles per packet"),
         Metric("cycles_per_byte", "1", "lower", "cycles per byte"),
         Metric("packets", "1", "higher", "packets"),

@@ -6,13 +6,14 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cnibench.errors import CnibenchError, Interrupted, MeasureError, UsageError
 from cnibench.run.slices.looks import Look, stops, watch
 from cnibench.run.slices.priority import ahead
+from cnibench.run.slices.readings.machine import Machine, Spent
 from cnibench.run.slices.running import Reading, Running
 from cnibench.run.slices.slice import Slice, order
 from cnibench.system import usage
@@ -38,7 +39,8 @@ class Driven:
     lead-in and its length. ``share`` is what else the machine did meanwhile. ``priority`` is why
     the rounds had no real-time priority that they should have had, '' otherwise. ``cycles`` is what
     perf found, by cell. ``server`` is the CPU time in s per transaction or byte of a server on
-    another node, by cell: of all turns together, for its clock is another one.
+    another node, by cell: of all turns together, for its clock is another one. ``user`` is the
+    share of user space in the CPU time of a cell's programs on this node, in all turns together.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Driven:
     priority: str = ""
     cycles: dict[str, Measurements] = field(default_factory=dict)
     server: dict[str, float] = field(default_factory=dict)
+    user: dict[str, float] = field(default_factory=dict)
 
 
 def drive(
@@ -71,8 +74,8 @@ def drive(
     """
     before = usage.read()
     real_time = any(one.wanted == "real-time" for one in generators.values())
-    with ahead() if real_time else nullcontext("") as refused:
-        driven = _drive(generators, rounds, block, seed, length, lead_in, after, refused)
+    with closing(Machine()) as machine, ahead() if real_time else nullcontext("") as refused:
+        driven = _drive(generators, machine, rounds, block, seed, length, lead_in, after, refused)
     driven.share = usage.between(before, usage.read())
     driven.priority = refused
     return driven
@@ -80,6 +83,7 @@ def drive(
 
 def _drive(
     generators: Mapping[str, Running],
+    machine: Machine,
     rounds: int,
     block: int,
     seed: int,
@@ -92,7 +96,7 @@ def _drive(
     left = dict(generators)
     for cell, generator in generators.items():
         try:
-            _long_enough(generator, length, lead_in, refused)
+            _long_enough(generator, machine, length, lead_in, refused)
         except Interrupted:
             raise
         except UsageError as error:
@@ -103,6 +107,7 @@ def _drive(
         except CnibenchError as error:
             driven.failed[cell] = error
             left.pop(cell).end()
+    modes = {cell: generator.modes.read() for cell, generator in left.items()}
     began = time.monotonic_ns()
     beyond = []
     turned = dict.fromkeys(left, 0)  # how many slices there were after the cell's last turn
@@ -111,22 +116,27 @@ def _drive(
             started = time.monotonic()
             try:
                 _mark_beside(driven, turned[cell], left[cell], length)
-                first, last, looks = _slice(left[cell], length, lead_in)
+                turn = _slice(left[cell], machine, length, lead_in)
             except Interrupted:
                 raise
             except CnibenchError as error:
                 driven.failed[cell] = error
                 left.pop(cell).end()  # what is left of it would run during the others' turns
                 continue
-            driven.slices.append(_made(left[cell], cell, number, began, length, first, last, looks))
+            driven.slices.append(_made(left[cell], machine, cell, number, began, length, turn))
             turned[cell] = len(driven.slices)
-            beyond.append(time.monotonic() - started - (last.at - first.at) / 1e9 - lead_in)
+            beyond.append(time.monotonic() - started - driven.slices[-1].seconds - lead_in)
         if not left:
             break
         after(number + 1, driven.slices)
     for cell, generator in left.items():
         with suppress(MeasureError):  # it has ended, and no turn of it is left to be judged
             _mark_beside(driven, turned[cell], generator, length)
+        user, system = (
+            now - then for now, then in zip(generator.modes.read(), modes[cell], strict=True)
+        )
+        if user >= 0 and system >= 0 and user + system:  # none of its programs has ended
+            driven.user[cell] = user / (user + system)
     driven.began = began
     driven.wall = (time.monotonic_ns() - began) / 1e9
     driven.control = statistics.median(beyond) if beyond else 0.0
@@ -139,21 +149,34 @@ def _mark_beside(driven: Driven, first: int, generator: Running, length: float) 
         driven.slices[first:] = [replace(one, beside=True) for one in driven.slices[first:]]
 
 
-def _slice(
-    generator: Running, length: float, lead_in: float
-) -> tuple[Reading, Reading, list[Look]]:
+@dataclass(frozen=True)
+class _Turn:
+    """What was read at both ends of a slice, and seen between them."""
+
+    first: Reading
+    last: Reading
+    before: Spent | None
+    after: Spent | None
+    looks: Sequence[Look]
+
+
+def _slice(generator: Running, machine: Machine, length: float, lead_in: float) -> _Turn:
     generator.resume()
     try:
         time.sleep(lead_in)
+        before = machine.read()
         first = generator.read()
         looks = watch(generator.programs, first.at, length)
         last = generator.read()
+        after = machine.read()
     finally:
         generator.pause()
-    return first, last, looks
+    return _Turn(first, last, before, after, looks)
 
 
-def _long_enough(generator: Running, length: float, lead_in: float, refused: str) -> None:
+def _long_enough(
+    generator: Running, machine: Machine, length: float, lead_in: float, refused: str
+) -> None:
     """Waits until the control of a slice takes a small share of ``length``, for other programs may
     delay it for a moment. ``refused`` is why there is no real-time priority that was asked for.
 
@@ -163,7 +186,7 @@ def _long_enough(generator: Running, length: float, lead_in: float, refused: str
     control = math.inf  # what it takes where nothing else delays it
     while True:
         began = time.monotonic()
-        _slice(generator, 0.0, lead_in)
+        _slice(generator, machine, 0.0, lead_in)
         control = min(control, time.monotonic() - began - lead_in)
         if control <= length * _SHARE:
             return
@@ -182,15 +205,16 @@ def _long_enough(generator: Running, length: float, lead_in: float, refused: str
 
 def _made(
     generator: Running,
+    machine: Machine,
     cell: str,
     number: int,
     began: int,
     length: float,
-    first: Reading,
-    last: Reading,
-    looks: Sequence[Look],
+    turn: _Turn,
 ) -> Slice:
+    first, last, looks = turn.first, turn.last, turn.looks
     seconds = (last.at - first.at) / 1e9
+    softirq, elsewhere = machine.softirqs(turn.before, turn.after, generator.cpus)
     return Slice(
         round=number,
         cell=cell,
@@ -205,4 +229,6 @@ def _made(
         bytes=last.bytes - first.bytes,
         gap=max(look.late for look in looks),
         stops=stops(looks, first.at, seconds),
+        softirq=softirq,
+        softirq_elsewhere=elsewhere,
     )

@@ -43,7 +43,7 @@ from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.generator import Generator, Shared
 from cnibench.run.slices.remote import AnyGenerator, Controllers, RemoteGenerator, drive_remotely
 from cnibench.run.slices.room import require
-from cnibench.run.slices.rounds import FEWEST, Value, undisturbed, values
+from cnibench.run.slices.rounds import FEWEST, Value, kept, modes, undisturbed, values
 from cnibench.run.slices.slice import Slice
 from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
@@ -374,6 +374,10 @@ def _measured(
     rate = load.rate(value.rate)
     found.add(load.metric, rate)
     found.add(load.per, value.cpu + driven.server.get(cell.id, 0.0))
+    own = [one for one in driven.slices if one.cell == cell.id]
+    if cell.id not in driven.server:  # of whose node only the clock of its programs is read
+        for mode, seconds in modes(value.cpu, driven.user.get(cell.id), kept(own)).items():
+            found.add(load.per.replace("cpu_", f"cpu_{mode}_", 1), seconds)
     if load.metric == "transaction_rate":  # one transaction at a time: its mean is the inverse
         found.add("latency_mean", 1 / rate)
     record = {
@@ -389,7 +393,6 @@ def _measured(
         **({"server_cpu": "of all turns together"} if cell.id in driven.server else {}),
     }
     found.records.append(("slices", record))
-    own = [one for one in driven.slices if one.cell == cell.id]
     client = generator.s.client
     where = "" if client.local else f"on node {client.node.name}"
     seen = evidence(own, driven.wall, driven.share, alone=client.of_lab, where=where)

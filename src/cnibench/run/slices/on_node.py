@@ -35,6 +35,7 @@ MODULES = (
     "run.slices.priority",
     "run.slices.readings.clocks",
     "run.slices.readings.counters",
+    "run.slices.readings.machine",
     "run.slices.readings.sock_diag",
     "run.slices.running",
     "run.slices.slice",

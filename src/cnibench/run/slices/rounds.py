@@ -116,6 +116,20 @@ def values(groups: Iterable[Sequence[str]], slices: Iterable[Slice]) -> dict[str
     return found
 
 
+def modes(cpu: float, user: float | None, slices: Sequence[Slice]) -> dict[str, float]:
+    """CPU time per unit in s by mode, estimated: ``user`` and ``system``, which add up to ``cpu``,
+    by the share of user space, where it is known; ``softirq`` of the CPUs that the load may use, in
+    these slices.
+
+    Softirqs in the context of the load's programs are in ``system`` as well.
+    """
+    found = {} if user is None else {"user": cpu * user, "system": cpu * (1 - user)}
+    known = [(one.softirq, one.units) for one in slices if one.softirq is not None]
+    if units := math.fsum(one for _, one in known):
+        found["softirq"] = math.fsum(one for one, _ in known) / units
+    return found
+
+
 def _fit(logs: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[float, float]]:
     """Cell to (its log, half width of the 95 % interval of its difference from the rounds'
     effects).

@@ -9,13 +9,14 @@ import os
 import signal
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from cnibench.errors import LimitError, MeasureError
 from cnibench.run.slices.looks import Programs
 from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
-from cnibench.run.slices.readings.clocks import Clocks
+from cnibench.run.slices.readings.clocks import Clocks, Modes
 from cnibench.run.slices.readings.counters import Counter, Sent
 
 _START = 10.0  # s
@@ -56,6 +57,8 @@ class Running:
         self._counter: Counter | None = None
         self._sent: Sent | None = None
         self._clocks: list[Clocks] = []
+        self.modes = Modes(())
+        self.cpus: set[int] = set()  # that its programs may use
         self._ran = 0  # ns of CPU time that the client had used when it was paused
 
     def begun(self, leader: int, counter: Counter, sent: Sent | None = None) -> None:
@@ -92,6 +95,10 @@ class Running:
         """
         self._clocks = [Clocks(clients), Clocks(servers)]
         self.programs = Programs([*clients, *servers])
+        self.modes = Modes([*clients, *servers])
+        for pid in [*clients, *servers]:
+            with suppress(ProcessLookupError):  # it has just ended: its generator says so
+                self.cpus |= os.sched_getaffinity(pid)
         self.pause()
         if self.wanted == "real-time":
             self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
@@ -152,6 +159,7 @@ class Running:
         for clock in self._clocks:
             clock.close()
         self.programs.close()
+        self.modes.close()
 
     def ended(self) -> bool:
         """Has the client ended?"""

@@ -18,7 +18,9 @@ class Slice:
     client's Pod sent, where cycles per packet are measured. ``gap`` is the longest time in s for
     which cnibench was not woken, although it did not wait for a CPU; ``stops`` are the programs of
     the load that were stopped or frozen; ``beside``: the load of another cell ran in these rounds
-    outside its turn.
+    outside its turn. ``softirq`` is the CPU time in s of softirqs on the CPUs that the load's
+    programs may use, ``softirq_elsewhere`` on the others, in steps of 10 ms, both None where they
+    are not read.
     """
 
     round: int
@@ -35,6 +37,8 @@ class Slice:
     gap: float = 0.0
     stops: tuple[Stop, ...] = ()
     beside: bool = False
+    softirq: float | None = None
+    softirq_elsewhere: float | None = None
 
     @property
     def rate(self) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cnibench.errors import MeasureError, UnsupportedError
+from cnibench.system.heartbeat import opened
 
 
 class Clocks:
@@ -57,6 +58,33 @@ class Clocks:
         """May be called twice."""
         while self._files:
             os.close(self._files.pop())
+
+
+class Modes:
+    """User and system time of some processes (utime and stime of /proc/PID/stat, in ticks of
+    USER_HZ). Their sum is the exact time on a CPU; its parts are sampled by the kernel's tick, and
+    softirqs in a program's context are in the system time.
+    """
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._files = [opened(f"/proc/{pid}/stat") for pid in pids]
+
+    def read(self) -> tuple[int, int]:
+        """(user, system) by now, all processes together; one that has ended keeps nothing."""
+        user = system = 0
+        for file in self._files:
+            try:
+                words = os.pread(file, 1024, 0).rpartition(b")")[2].split()
+                user, system = user + int(words[11]), system + int(words[12])
+            except (OSError, IndexError):
+                continue
+        return user, system
+
+    def close(self) -> None:
+        """May be called twice."""
+        while self._files:
+            if (file := self._files.pop()) >= 0:
+                os.close(file)
 
 
 def descendants(root: int) -> set[int]:
