@@ -67,6 +67,11 @@ def _cycles_of(rows: Sequence[Cpp], where: str) -> Section:
         f"cycles: {sources}, without idle; components, unclassified and others add up to the total",
         f"packets: {PACKETS}",
     ]
+    if any(row.cpus == "split" for row in rows):
+        lines.append(
+            "CPUs split: of all CPUs; without idle time and thus without the waking of an idle CPU,"
+            " and without what a hypervisor does for interrupts between CPUs"
+        )
     if small:
         lines.append(f"others: {', '.join(small)}")
     if few := [row for row in rows if 0 < row.counted < _FEW]:

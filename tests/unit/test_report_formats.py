@@ -375,3 +375,13 @@ def test_query_sees_the_samples_of_all_runs(tmp_path: Path) -> None:
     )
     assert table.exit_code == 0
     assert "label" in table.stdout
+
+
+def test_cycles_with_split_cpus_say_what_is_missing(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.9})
+    analysis = analyse([run])
+    split = [msgspec.structs.replace(row, cpus="split") for row in analysis.cpp]
+    said = "without the waking of an idle CPU"
+    assert said not in " ".join(TEXT.render(analysis).split())
+    changed = msgspec.structs.replace(analysis, cpp=split)
+    assert said in " ".join(TEXT.render(changed).split())
