@@ -175,6 +175,10 @@ class LabCluster(Cluster, CellLimits, Nics):
                 )
         return ""
 
+    def service_seconds(self, profile: Profile) -> float:
+        builder, given = builder_of(profile)
+        return proxy_of(profile.proxy or builder.proxies(given)[0]).seconds_each
+
     def _lacks(self, name: str, need: str) -> Problem:
         feature, program = kernel.FEATURES[need], kernel.program(need)
         if program and shutil.which(program) is None:  # whether the kernel has it is not known

@@ -7,11 +7,33 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.kind.cluster import KindCluster
+from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.planning.forecast import expected_seconds, whole
 from cnibench.registry import providers
 from cnibench.testbed.cluster import Options
+
+
+def test_services_take_what_their_implementation_takes() -> None:
+    workloads: dict[str, Any] = providers("workloads")
+    flannel = builtin()["flannel"]
+    profiles = {name: flannel.model_copy(update={"proxy": name}) for name in ("nftables", "ebpf")}
+
+    def seconds(label: str, **services: int) -> float:
+        params = {f"services.{name}": value for name, value in services.items()}
+        cell = Cell(
+            label=label,
+            profile="flannel",
+            placement="inter",
+            workload="tcp-connect",
+            params={**workloads["tcp-connect"].params({}), **params},
+        )
+        return whole([(cell, 0)], workloads, 1.0, 0.0, LabCluster(Options()), profiles)
+
+    few, many = (seconds("nftables", count=count) for count in (1, 10_000))
+    assert many - few > 10 * (seconds("ebpf", count=10_000) - seconds("ebpf", count=1)) > 0
+    assert seconds("nftables", count=5000, endpoints=2) == pytest.approx(many)
 
 
 @pytest.mark.parametrize(("kept", "deployments"), [(1, 6), (2, 3), (4, 2), (6, 1)])

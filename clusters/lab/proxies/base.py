@@ -39,13 +39,15 @@ class Proxy(abc.ABC):
     """The Services of one deployment.
 
     ``own`` are those that every cluster has, ``services`` all that are there now, by family.
-    ``bytes_each`` is the kernel's memory for a Service with an endpoint, on one node.
+    ``bytes_each`` is the kernel's memory for a Service with an endpoint, on one node;
+    ``seconds_each`` what one takes in a cell, written, read back and removed, on two idle cores.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # keys of kernel.FEATURES
     families: ClassVar[tuple[int, ...]] = (4, 6)
     bytes_each: ClassVar[int] = 0
+    seconds_each: ClassVar[float] = 0.0
 
     def __init__(self, deployment: LabDeployment) -> None:
         self.deployment = deployment

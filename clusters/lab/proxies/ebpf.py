@@ -30,6 +30,7 @@ class EbpfProxy(Proxy):
     needs = ("tc-bpf",)
     families = (4,)
     bytes_each = 1 << 10
+    seconds_each = 0.00015
 
     def __init__(self, deployment: LabDeployment) -> None:
         super().__init__(deployment)

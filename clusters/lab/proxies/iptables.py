@@ -29,6 +29,7 @@ class Iptables(Proxy):
     name = "iptables"
     needs = ("iptables",)
     bytes_each = 12 << 10
+    seconds_each = 0.0008
 
     def part(self, family: int) -> Part:
         return kubeproxy.rules(family, CLUSTER_CIDRS[family], self.services[family])

@@ -24,6 +24,7 @@ class Nftables(Proxy):
     name = "nftables"
     needs = ("nftables",)
     bytes_each = 8 << 10
+    seconds_each = 0.002
 
     def build(self, node: LabNode) -> None:
         for family, services in self.services.items():

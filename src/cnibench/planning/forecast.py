@@ -1,5 +1,5 @@
-"""What cells take: the time of their windows and slices, of the Pods made for them and of the
-profiles where one follows the other, and the bytes that they send.
+"""What cells take: the time of their windows and slices, of the Pods and Services made for them and
+of the profiles where one follows the other, and the bytes that they send.
 """
 
 from __future__ import annotations
@@ -85,6 +85,10 @@ def whole(
         deployment = (cell.label, 0 if cluster.simultaneous else block // kept)
         pods[deployment] = max(pods.get(deployment, 0), workloads[cell.workload].kept_pods(cell))
     seconds += sum(pods.values()) * cluster.pod_seconds
+    for cell, _ in missing:
+        if (count := cell.params.get("services.count", 0)) > 0:
+            endpoints = count * cell.params.get("services.endpoints", 1)
+            seconds += endpoints * cluster.service_seconds(profiles[cell.label])
     if not cluster.simultaneous:
         seconds += sum(cluster.seconds(profiles[label]) for label, _ in pods)
     return seconds
