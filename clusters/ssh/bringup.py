@@ -14,6 +14,7 @@ import yaml
 
 from cnibench.clusters.kubernetes.ownership import state
 from cnibench.clusters.ssh import files
+from cnibench.clusters.ssh.archives import of_control_plane
 from cnibench.clusters.ssh.inspection import packages
 from cnibench.clusters.ssh.machine import Machine, on_both
 from cnibench.clusters.ssh.sources import Source
@@ -91,9 +92,10 @@ def make(
     say(f"installing Kubernetes {source.version} and containerd from {source} on both machines")
     on_both(machines, lambda machine: _install(machine, source))
     say(f"loading {len(archives)} image archives")
-    on_both(machines, lambda machine: _load(machine, archives))
-
     one, two = machines
+    workers = [path for path in archives if not of_control_plane(path)]
+    on_both(machines, lambda machine: _load(machine, archives if machine is one else workers))
+
     version = one.run("version", timeout=_ASK).stdout.strip()
     say(f"kubeadm init of {version} on {one.address}")
     _kubeadm(one, "init", files.init(nodes[0], version, families))
