@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from cnibench.clusters.kind import node_images
 from cnibench.clusters.kind.containers import OneCluster, node_image
 from cnibench.clusters.kind.pods import LocalPod, on_this_machine
 from cnibench.clusters.kubernetes import images, install
@@ -193,8 +194,8 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
     def _agents(
         self, cluster: OneCluster, wanted: Sequence[str], archives: Sequence[Path]
     ) -> tuple[Making, list[KubernetesNode]]:
-        """Agents on all nodes of a new cluster, the control plane's last; it gets our images, and
-        those of ``wanted`` that are here.
+        """Agents on all nodes of a new cluster, the control plane's last; it gets our images and
+        those of ``wanted`` that are here and not on its nodes.
         """
         making = agents.plan(
             cluster.name, self.options.cluster, tolerations=({"operator": "Exists"},)
@@ -203,11 +204,9 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         cluster.access.availability.patience = self.patience
         cluster.access.availability.notify = self.notify
         engine = images.engine()
-        here = [
-            image
-            for image in dict.fromkeys((making.workload_image, making.agent_image, *wanted))
-            if engine.has(image)
-        ]
+        needed = dict.fromkeys((making.workload_image, making.agent_image, *wanted))
+        lacking = node_images.absent([node.name for node in cluster.facts], needed)
+        here = [image for image in lacking if engine.has(image)]
         cluster.load([*([images.archive(engine, here)] if here else []), *archives])
         return agents.start(
             cluster.access,
