@@ -19,7 +19,6 @@ from _kind_runs import (
     SHORT,
     cnibench,
     engine,
-    images_built,
     lines,
     nothing_left,
     until,
@@ -32,17 +31,20 @@ JOIN_WAITS = 300.0  # s: kubeadm's limit for finding the other node
 AS_BEFORE = re.compile(r"(ssh://\S+): as it was before, no difference in (\d+) files, .* sysctls")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def built(kind_parts: Parts) -> None:
-    images_built(kind_parts.base)
-
-
 def asked(machines: Machines, parts: Parts) -> tuple[str | Path, ...]:
     """Of a run of real flannel and of Pods on the nodes' own network."""
     return (
+        *on_their_network(machines),
+        *("--cni", "flannel", "--set", f"flannel:chart={parts.charts['flannel']}"),
+        *("--image-archive", parts.flannel),
+    )
+
+
+def on_their_network(machines: Machines) -> tuple[str | Path, ...]:
+    """Of a run without a CNI."""
+    return (
         *("run", "--cluster", machines.cluster, "--kubernetes", machines.parts, "--allow-install"),
-        *("--cni", "host,flannel", "--set", f"flannel:chart={parts.charts['flannel']}"),
-        *("--image-archive", parts.flannel, "--method", "windows", *ONE_CELL, *SHORT),
+        *("--cni", "host", "--method", "windows", *ONE_CELL, *SHORT),
     )
 
 
@@ -67,12 +69,12 @@ def test_to_samples_and_back(machines: Machines, kind_parts: Parts, tmp_path: Pa
         assert differences(before[which], machines.listing(which)) == []
 
 
-def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> None:
+def test_after_a_kill(machines: Machines, tmp_path: Path) -> None:
     before = [machines.listing(which) for which in (0, 1)]
     log = tmp_path / "log"
     with log.open("w") as stderr:
         run = subprocess.Popen(
-            [CNIBENCH, *map(str, asked(machines, kind_parts))], stderr=stderr, cwd=tmp_path
+            [CNIBENCH, *map(str, on_their_network(machines))], stderr=stderr, cwd=tmp_path
         )
     clean = ("clean", "--cluster", machines.cluster)
     try:
