@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from _audit import audited
-from _kind_runs import BASE, until
+from _kind_runs import until
 from _kubectl import got
 from kind.parts import Parts
 
@@ -25,7 +25,6 @@ from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal.node_snapshot import Snapshot
 from cnibench.model.profile import Profile
-from cnibench.system import process as programs
 from cnibench.testbed.cluster import Options
 
 OPTIONS = Options()
@@ -110,12 +109,6 @@ class Kept:
 def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
     """One such cluster, until the generator goes on; CNIBENCH_KIND_IMAGE names the node image."""
     usual = containers.configuration
-    engine = images.engine()
-    if not engine.has(BASE):
-        programs.run(["podman", "load", "-i", str(parts.base)], timeout=300)
-    for name in images.KINDS:
-        if not engine.has(images.name(name)):
-            engine.build(name, base=BASE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(containers, "configuration", lambda *asked: audited(usual(*asked), audit))
         cluster = containers.OneCluster(OPTIONS)
@@ -127,7 +120,6 @@ def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
             images.name("agent"),
             tolerations=({"operator": "Exists"},),
         )
-        cluster.load([images.archive(engine, [making.workload_image, making.agent_image])])
         ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))
         making, nodes = agents.start(cluster.access, making, ordered)
         assert making.rights == "capabilities"

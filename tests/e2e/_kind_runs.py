@@ -13,7 +13,6 @@ from typing import Any
 
 CNIBENCH = str(Path(sys.executable).with_name("cnibench"))
 LIMIT = 600.0
-BASE = "localhost/cnibench-e2e/base:bookworm"
 ONE_CELL = ("--placement", "inter", "--workload", "tcp-rr", "--no-perf")
 # Windows of a second can be over before perf has begun on a machine that does more than this.
 SHORT = ("--duration", "3s", "--warmup", "0s", "--blocks", "1")
@@ -73,13 +72,6 @@ def nothing_left(said: str) -> bool:
         "nothing was left" in line or line.startswith("removed: the temporary folder ")
         for line in said.splitlines()
     )
-
-
-def images_built(base_archive: Path) -> None:
-    """Our two images in the engine, on a base that is at hand."""
-    if BASE not in output("podman", "images", "--format", "{{.Repository}}:{{.Tag}}").split():
-        output("podman", "load", "--quiet", "-i", base_archive)
-    output(CNIBENCH, "images", "build", "--base", BASE)
 
 
 def run_of(folder: Path) -> Path:

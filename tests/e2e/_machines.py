@@ -8,16 +8,14 @@ import dataclasses
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from _kind_runs import engine, until
-from kind import binaries, cache, furnish, images, roots
+from kind import binaries, images, machine
 from kind.parts import Parts
 
-IMAGE = "localhost/cnibench-e2e/machine"
 _RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")  # of this machine's packages
 
 
@@ -61,55 +59,6 @@ true
 """  # noqa: E501
 
 
-def image() -> str:
-    """The machines' image in podman's storage, made when it is not there."""
-    root = roots.machine()
-    files = [Path(__file__), furnish.FILES / "entrypoint"]
-    name = f"{IMAGE}:{cache.key(root.name, *files)}"
-    with cache.lock("machine"):
-        if subprocess.run(["podman", "image", "exists", name], check=False).returncode:
-            _make(name, root / "root.tar")
-    return name
-
-
-def _make(name: str, root: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=cache.folder(), prefix=".machine.") as scratch:
-        tree = Path(scratch) / "tree"
-        tree.mkdir()
-        subprocess.run(["tar", "--numeric-owner", "-C", tree, "-xpf", root], check=True)
-        _furnish(tree)
-        with subprocess.Popen(
-            ["tar", "--numeric-owner", "-C", tree, "-c", "."], stdout=subprocess.PIPE
-        ) as packing:
-            changes = (
-                "ENV container=podman",
-                "STOPSIGNAL SIGRTMIN+3",
-                'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
-            )
-            words = [word for change in changes for word in ("--change", change)]
-            subprocess.run(
-                ["podman", "import", "--quiet", *words, "-", name],
-                stdin=packing.stdout,
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
-
-
-def _furnish(tree: Path) -> None:
-    """What makes a container of a root file system, which runs systemd and sshd."""
-    units = tree / "etc/systemd/system"
-    for unit in units.glob("timers.target.wants/*"):
-        unit.unlink()
-    for unit in furnish.MASKED:
-        (units / f"{unit}").symlink_to("/dev/null")
-    shutil.copy(furnish.FILES / "entrypoint", tree / "usr/local/bin/entrypoint")
-    (tree / "usr/local/bin/entrypoint").chmod(0o755)
-    journal = tree / "etc/systemd/journald.conf.d/container.conf"
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    journal.write_text("[Journal]\nReadKMsg=no\nStorage=volatile\n")
-    (tree / "etc/machine-id").write_text("")
-
-
 def parts_folder(where: Path) -> Path:
     """What --kubernetes takes, out of what kind's node image is made of."""
     built = binaries.kubernetes()
@@ -141,7 +90,7 @@ def machines(parts: Parts, folder: Path) -> Iterator[Machines]:
             more = ("--volume=/var", "--volume=/lib/modules:/lib/modules:ro")
             engine(
                 *("podman", "run", "-d", "--name", name, "--hostname", name),
-                *(f"--network={network}", *options, *more, image()),
+                *(f"--network={network}", *options, *more, machine.image()),
             )
         found = f'{{{{(index .NetworkSettings.Networks "{network}").IPAddress}}}}'
         one, two = (engine("podman", "inspect", "-f", found, name).strip() for name in names)

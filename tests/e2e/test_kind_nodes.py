@@ -20,7 +20,6 @@ from _kind_runs import (
     SHORT,
     clusters,
     cnibench,
-    images_built,
     kept_cluster,
     kubectl,
     lines,
@@ -56,7 +55,6 @@ def kept(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
-        images_built(kind_parts.base)
         run = [
             "run",
             "--cluster",

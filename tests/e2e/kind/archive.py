@@ -32,11 +32,12 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """A name and its layers (tar files, lowest first)."""
+    """A name, its layers (tar files, lowest first), and VARIABLE=VALUE for its programs."""
 
     name: str
     layers: Sequence[Path]
     entrypoint: Sequence[str] = ()
+    environment: Sequence[str] = ()
 
 
 def write(to: Path, *images: Image) -> None:
@@ -70,7 +71,10 @@ def _config(image: Image, digests: Sequence[str]) -> bytes:
             "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
             "os": "linux",
             "created": made,
-            "config": {"Env": [path], "Entrypoint": list(image.entrypoint) or None},
+            "config": {
+                "Env": [path, *image.environment],
+                "Entrypoint": list(image.entrypoint) or None,
+            },
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
             "history": [{"created": made} for _ in digests],
         }

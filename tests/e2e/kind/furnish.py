@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from . import binaries
+from .images import COLLECT
 
 FILES = Path(__file__).parent / "files"
 _PLUGINS = ("host-local", "loopback", "portmap", "ptp")  # what kind's own node image has: no bridge
@@ -32,7 +33,7 @@ _UNWANTED = (
 SETTINGS = {
     "/kind/version": binaries.KUBERNETES,
     "/etc/default/kubelet": (
-        "KUBELET_EXTRA_ARGS=--runtime-cgroups=/system.slice/containerd.service\n"
+        f"KUBELET_EXTRA_ARGS=--runtime-cgroups=/system.slice/containerd.service\n{COLLECT}\n"
     ),
     "/etc/systemd/journald.conf.d/kind.conf": "[Journal]\nReadKMsg=no\nStorage=volatile\n",
     "/etc/machine-id": "",

@@ -1,5 +1,5 @@
 """The node image: Debian's systemd and containerd, our Kubernetes, and the images of the control
-plane and of the CNIs.
+plane, of the CNIs and of cnibench.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from . import bake, binaries, cache, furnish, images, roots
+from . import bake, binaries, cache, furnish, images, own, roots
 from .command import Failed, run
 
 REPOSITORY = "localhost/cnibench-e2e/node"
@@ -20,7 +21,12 @@ REPOSITORY = "localhost/cnibench-e2e/node"
 def image() -> str:
     """The name of the node image in podman's storage, made when it is not there."""
     programs, root = binaries.kubernetes(), roots.node()
-    archives = [*sorted(images.control_plane().glob("*.tar")), images.flannel(), images.cilium()]
+    archives = [
+        *sorted(images.control_plane().glob("*.tar")),
+        images.flannel(),
+        images.cilium(),
+        own.archive(),
+    ]
     files = [
         Path(__file__),
         Path(bake.__file__),
@@ -29,7 +35,7 @@ def image() -> str:
     ]
     name = f"{REPOSITORY}:{binaries.KUBERNETES}-{cache.key(programs.name, [one.parent.name for one in archives], root.name, *files)}"  # noqa: E501
     with cache.lock("node"):
-        if not _exists(name):
+        if not exists(name):
             print("kind: node image ...", flush=True)
             began = time.monotonic()
             _make(name, root / "root.tar", programs, archives)
@@ -38,7 +44,8 @@ def image() -> str:
     return name
 
 
-def _exists(name: str) -> bool:
+def exists(name: str) -> bool:
+    """Does podman have that image?"""
     return subprocess.run(["podman", "image", "exists", name], check=False).returncode == 0
 
 
@@ -57,33 +64,39 @@ def _forget_others(name: str) -> None:
 
 
 def _make(name: str, root: Path, programs: Path, archives: list[Path]) -> None:
-    for stale in cache.folder().glob(".node.*"):
-        shutil.rmtree(stale)
-    tree = Path(tempfile.mkdtemp(prefix=".node.", dir=cache.folder()))
-    try:
-        tree.chmod(0o755)
-        run("tar", "--numeric-owner", "-C", tree, "-xpf", root)
+    with unpacked(root) as tree:
         furnish.furnish(tree, programs)
         bake.bake(tree, archives)
-        changes = [
-            "ENV container=podman",
-            "STOPSIGNAL SIGRTMIN+3",
-            'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
-        ]
-        words = [
-            "podman",
-            "import",
-            "--quiet",
-            *(word for change in changes for word in ("--change", change)),
-            "-",
-            name,
-        ]
-        with subprocess.Popen(
-            ["tar", "--numeric-owner", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE
-        ) as packing:
-            assert packing.stdout
-            run(*words, stdin=packing.stdout.fileno())
-        if packing.returncode:
-            raise Failed(f"tar of {tree}: exit status {packing.returncode}")
-    finally:
-        shutil.rmtree(tree, ignore_errors=True)
+        pack(tree, name)
+
+
+@contextlib.contextmanager
+def unpacked(root: Path) -> Iterator[Path]:
+    """A folder with what is in the archive of a root file system, until the block ends. Whoever
+    calls this is the only one with that archive (cache.lock).
+    """
+    prefix = f".{root.parent.name}."
+    for stale in cache.folder().glob(f"{prefix}*"):  # of a builder that was killed
+        shutil.rmtree(stale)
+    with tempfile.TemporaryDirectory(dir=cache.folder(), prefix=prefix) as scratch:
+        tree = Path(scratch) / "tree"
+        tree.mkdir()
+        run("tar", "--numeric-owner", "-C", tree, "-xpf", root)
+        yield tree
+
+
+def pack(tree: Path, name: str) -> None:
+    """The root file system in ``tree`` as an image of podman's, which begins with systemd."""
+    changes = [
+        "ENV container=podman",
+        "STOPSIGNAL SIGRTMIN+3",
+        'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
+    ]
+    words = [word for change in changes for word in ("--change", change)]
+    with subprocess.Popen(
+        ["tar", "--numeric-owner", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE
+    ) as packing:
+        assert packing.stdout
+        run("podman", "import", "--quiet", *words, "-", name, stdin=packing.stdout.fileno())
+    if packing.returncode:
+        raise Failed(f"tar of {tree}: exit status {packing.returncode}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import binaries, cache, furnish, images, node, reroot, roots
+from . import binaries, cache, images, machine, node, own, reroot, roots
 from .command import run
 
 NETWORK = "cnibench-e2e"
@@ -36,8 +36,7 @@ class Parts:
         """What is added to the environment of cnibench, kind and podman."""
         return {
             "PATH": f"{self.programs}:{os.environ['PATH']}",
-            "CONTAINERS_CONF": str(furnish.FILES / "containers.conf"),
-            "KIND_EXPERIMENTAL_PROVIDER": "podman",
+            **own.ENGINE,
             "KIND_EXPERIMENTAL_PODMAN_NETWORK": NETWORK,
         }
 
@@ -82,7 +81,7 @@ def _packed() -> None:
     """In the order in which the programs become ready; until then the locks of their parts are
     waited for.
     """
-    for make in (roots.images, roots.node, roots.machine, images.base, node.image):
+    for make in (roots.images, roots.node, machine.image, own.archive, node.image):
         make()
 
 

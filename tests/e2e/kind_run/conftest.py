@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, images_built, kept_cluster, output
+from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, kept_cluster, output
 from kind.parts import Parts
 
 
@@ -20,7 +20,6 @@ def home(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
-        images_built(kind_parts.base)
         yield folder
 
 

@@ -12,11 +12,29 @@ import pytest
 from _kind_runs import CNIBENCH, clusters, cnibench, engine, lines, output, run_of, until
 from _traces import KINDS, Traces
 
+from cnibench.clusters.kubernetes import images
 from cnibench.run.slices.readings.clocks import descendants
 
 pytestmark = pytest.mark.timeout(900)
 
 CNIS = ("bridge-static", "flannel-host-gw")
+REGISTRY = "localhost/of-a-registry"
+_LOADED = "kind load image-archive"
+
+
+@pytest.fixture
+def registry(home: Path) -> Iterator[str]:
+    """Where our images have names that no node has, and no registry."""
+    kinds = {images.name(kind): images.name(kind, REGISTRY) for kind in images.KINDS}
+    for name, other in kinds.items():
+        engine("podman", "tag", name, other)
+    yield REGISTRY
+    for other in kinds.values():
+        engine("podman", "rmi", other)  # the last name of an image alone removes it
+
+
+def logged(folder: Path) -> str:
+    return (run_of(folder) / "run.log").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +60,10 @@ def sliced(
     run = ("run", "--cluster", "kind", "--cni", ",".join(CNIS), "--blocks", "1")
     cnibench(*run, *cells, *words, cwd=folder)
     return folder
+
+
+def test_images_that_the_nodes_have_are_not_loaded(sliced: Path) -> None:
+    assert _LOADED not in logged(sliced)
 
 
 def test_the_slices_of_two_clusters_alternate(sliced: Path) -> None:
@@ -97,13 +119,13 @@ def test_cycles_are_those_of_the_datapath(sliced: Path) -> None:
 
 
 def test_nothing_of_a_killed_run_lives_on(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs in the Pods end with cnibench, or with the cluster that ``clean`` removes, which
-    leaves nothing.
+    leaves nothing. The nodes lack its images, which are loaded.
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # other tests keep their clusters
-    argv = [CNIBENCH, "run", "--cluster", "kind", "--cni", "bridge-static"]
+    argv = [CNIBENCH, "run", "--cluster", "kind", "--cni", "bridge-static", "--registry", registry]
     with subprocess.Popen(
         [*argv, "--workload", "http:payload=1K", "--duration", "60s", "--blocks", "1", "--no-perf"],
         cwd=tmp_path,
@@ -115,6 +137,7 @@ def test_nothing_of_a_killed_run_lives_on(
             assert run.poll() is None
             pids = {*_programs(run.pid, "ab"), *_programs(run.pid, "nginx")}
             assert len(pids) > 2, "the clients, and nginx"
+            assert _LOADED in logged(tmp_path)
         finally:
             run.kill()
     until(lambda: not any(_name(pid) == "ab" for pid in pids), 20)
