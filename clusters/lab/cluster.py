@@ -31,12 +31,13 @@ from cnibench.system import memory
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.service_changes import ServiceChanges
+from cnibench.testbed.capabilities.service_time import ServiceTime
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire, lacking_family
 
 _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
 
-class LabCluster(Cluster, CellLimits, Nics):
+class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
     """Profiles as models of the CNIs' datapaths, on this kernel, with real traffic. Works within
     ``carry``.
     """

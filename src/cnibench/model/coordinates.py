@@ -420,7 +420,7 @@ FREE_OPTIONS = frozenset(
         "no_perf",
         "seed",
         "plan",
-        "out",
+        "folder",
         "title",
         "fact",
         "keep",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
+from cnibench.testbed.capabilities.service_time import ServiceTime
 from cnibench.testbed.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -85,10 +86,11 @@ def whole(
         deployment = (cell.label, 0 if cluster.simultaneous else block // kept)
         pods[deployment] = max(pods.get(deployment, 0), workloads[cell.workload].kept_pods(cell))
     seconds += sum(pods.values()) * cluster.pod_seconds
-    for cell, _ in missing:
-        if (count := cell.params.get("services.count", 0)) > 0:
-            endpoints = count * cell.params.get("services.endpoints", 1)
-            seconds += endpoints * cluster.service_seconds(profiles[cell.label])
+    if isinstance(cluster, ServiceTime):
+        for cell, _ in missing:
+            if (count := cell.params.get("services.count", 0)) > 0:
+                endpoints = count * cell.params.get("services.endpoints", 1)
+                seconds += endpoints * cluster.service_seconds(profiles[cell.label])
     if not cluster.simultaneous:
         seconds += sum(cluster.seconds(profiles[label]) for label, _ in pods)
     return seconds

@@ -127,10 +127,6 @@ class Cluster(abc.ABC):
     def require_room(self, profiles: int) -> None:  # noqa: B027 (most kinds need none)
         """Raises NoSlicesError when so many profiles cannot be installed at once."""
 
-    def service_seconds(self, profile: Profile) -> float:
-        """About what a Service beside the measured one takes in a cell, for each endpoint, in s."""
-        return 0.0
-
     def seconds(self, profile: Profile) -> float:
         """About how long making, attesting and removing it takes, for plans; 0 where that is
         little.
