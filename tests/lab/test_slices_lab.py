@@ -121,7 +121,7 @@ def test_a_load_that_dies_is_named_and_the_others_go_on(
 
         driven = drive(generators, 15, 0, 1, length=LONGER, after=after)
     assert list(driven.failed) == ["two/intra"]
-    assert "load generator ended with" in driven.failed["two/intra"].message
+    assert "load generator was killed by SIGKILL" in driven.failed["two/intra"].message
     counts = {cell: sum(piece.cell == cell for piece in driven.slices) for cell in generators}
     assert counts == {"one/intra": 15, "one/inter": 15, "two/intra": 5, "two/inter": 15}
 
@@ -145,7 +145,7 @@ def test_a_load_that_cannot_be_ended_is_named_and_the_others_go_on(
                 os.kill(pid, signal.SIGKILL)
 
         driven = drive(generators, 15, 0, 1, length=LONGER, after=after)
-    assert "load generator ended with" in driven.failed["one/intra"].message
+    assert "load generator was killed by SIGKILL" in driven.failed["one/intra"].message
     assert victim.failure is not None
     assert victim.failure.message == "it is still there"
     assert sum(piece.cell == "one/inter" for piece in driven.slices) == 15
