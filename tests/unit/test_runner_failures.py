@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cnibench.errors import ClusterError, MeasureError
-from cnibench.model.cell import Attestation
+from cnibench.model.cell import AFTER_BLOCK, Attestation
 from cnibench.run.progress import Silent
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices import method
@@ -71,7 +71,13 @@ def test_a_deployment_that_changes_loses_the_samples_since_it_was_last_compared(
         assert "kernel-state-a: expected as declared, observed other rules" in status["a", block][1]
     assert all(status["b", block] == ("ok", "") for block in range(3))
     wrong = [item for item in RunReader(folder).attestations() if not item.passed]
-    assert [item.label for item in wrong] == ["a"]
+    assert [(item.label, item.block) for item in wrong] == [("a", 1)]
+    passed = [item for item in RunReader(folder).attestations() if item.check == AFTER_BLOCK]
+    assert sorted((item.label, item.block) for item in passed) == [
+        ("a", 0),
+        *(("b", block) for block in range(3)),
+    ]
+    assert {item.observed for item in passed} == {"1 comparison without a difference"}
 
 
 def test_in_slices_a_deployment_that_changes_loses_the_samples_of_its_block(

@@ -126,8 +126,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
 
 
+AFTER_BLOCK = "kernel-state after a block"  # the check that all comparisons after a block passed
+
+
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):
-    """One check of an installed profile: what its claim makes us expect, what was observed."""
+    """One check of an installed profile: what its claim makes us expect, what was observed.
+    ``block`` is the one after which it was made, None for checks of other moments.
+    """
 
     label: str
     profile: str
@@ -136,3 +141,4 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
     observed: str
     passed: bool
     ip: int = 4
+    block: int | None = None

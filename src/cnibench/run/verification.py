@@ -7,8 +7,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from cnibench.errors import CnibenchError, EndedError, Interrupted
-from cnibench.model.cell import Attestation, Cell
+from cnibench.model.cell import AFTER_BLOCK, Attestation, Cell
+from cnibench.model.units import plural
 from cnibench.run.profiles import REPEATS, ProfileState, log_checks, refuted
 from cnibench.run.provenance import failure
 from cnibench.run.session import Session
@@ -41,7 +44,8 @@ class Verification:
         labels = list(dict.fromkeys(cell.label for cell in cells))
         for label in labels:
             _log.info("comparing %s with its declaration, because block %d ended", label, block + 1)
-        return self._checked([states[label] for label in labels], _quickly, self._unverified, False)
+        here = [states[label] for label in labels]
+        return self._checked(here, _quickly, self._unverified, block)
 
     def after_run(self, states: Mapping[str, ProfileState]) -> int:
         """Attests each deployment in full once more; returns the number of samples that it revokes:
@@ -51,7 +55,7 @@ class Verification:
         measured = [state for label, state in states.items() if label in self._measured]
         for state in measured:
             _log.info("attesting %s again, because its measurement ended", state.label)
-        return self._checked(measured, lambda it: it.attest(), self._measured, True)
+        return self._checked(measured, lambda it: it.attest(), self._measured)
 
     def before_removal(self, states: Mapping[str, ProfileState]) -> int:
         """``after_run`` of those deployments that are not compared after each block."""
@@ -73,10 +77,11 @@ class Verification:
         states: Sequence[ProfileState],
         check: Callable[[Deployment], list[Attestation]],
         measured: dict[str, list[tuple[Cell, int]]],
-        store: bool,
+        block: int | None = None,
     ) -> int:
         """Those that are there, at the same time where the cluster can. Takes the samples that
-        depend on it from ``measured``; returns the number of those that it revokes.
+        depend on it from ``measured``; returns the number of those that it revokes. Of checks after
+        a ``block`` that all passed one line is stored, of others each check.
         """
         samples = {state.label: measured.pop(state.label, []) for state in states}
         there = [
@@ -84,11 +89,15 @@ class Verification:
             for state in states
             if state.deployment is not None and not state.reason and not state.deployment.broken
         ]
-        outcomes = self._workers.each(lambda one: self._outcome(check, one[1]), there)
+        outcomes = list(self._workers.each(lambda one: self._outcome(check, one[1]), there))
+        if block is None:
+            each = [found for found, _ in outcomes]
+        else:  # at once: each is synced to the disk
+            each = [[one for found, _ in outcomes for one in _with_block(found, block)]]
+        for found in filter(None, each):
+            self.session.writer.attestations(found)
         revoked = 0
-        for (state, _), (found, reason) in zip(there, outcomes, strict=True):
-            if found and (store or reason):
-                self.session.writer.attestations(found)
+        for (state, _), (_, reason) in zip(there, outcomes, strict=True):
             if reason:
                 state.reason = f"changed during the run, {reason}"
                 self.session.writer.event("profile-failed", label=state.label, reason=state.reason)
@@ -139,6 +148,14 @@ def _outcome(
         return [], f"the attestation after the measurement failed: {error.message}"
     log_checks(found)
     return found, refuted(found)
+
+
+def _with_block(found: Sequence[Attestation], block: int) -> list[Attestation]:
+    """What is stored of one deployment's checks after a block."""
+    if not found or not all(one.passed for one in found):
+        return [replace(one, block=block) for one in found]
+    said = f"{plural(len(found), 'comparison')} without a difference"
+    return [replace(found[0], check=AFTER_BLOCK, expected=said, observed=said, block=block)]
 
 
 def _quickly(deployment: Deployment) -> list[Attestation]:
