@@ -186,7 +186,7 @@ _TABLES = (
         (
             *_WHO,
             *_coordinates("ip"),
-            _count("block", "the block after which it was made, if after one"),
+            _count("block", "the block that it was made after"),
             _text("check", "what was checked"),
             _text("expected", "what the profile's claim implies"),
             _text("observed", "what was there"),
