@@ -18,9 +18,11 @@ from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
+from cnibench.model.profile import builtin
 from cnibench.planning import calibrations as planning
 from cnibench.planning.blocks import with_blocks, words
 from cnibench.planning.calibrations import Here
+from cnibench.planning.cells import cells
 from cnibench.planning.method import MEASURED
 from cnibench.planning.noise import noise_of
 from cnibench.planning.plan import Plan, Work, build_plan, read_plan
@@ -378,3 +380,22 @@ def test_the_report_says_what_was_planned_and_when_the_noise_was_another(tmp_pat
         "planned" in line
         for line in analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, name="plain")]).summary
     )
+
+
+def test_a_long_sweep_asks_once_for_the_blocks_of_all_workloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3000 values took a hundred seconds: each cell looked at all of them."""
+    asked = []
+    longest = Plan.number_of_blocks
+
+    def counted(plan: Plan, profiles: int) -> int:
+        asked.append(profiles)
+        return longest(plan, profiles)
+
+    monkeypatch.setattr(Plan, "number_of_blocks", counted)
+    works = tuple(Work(name="tcp-rr", params={"request": one}) for one in range(1, 21))
+    plan = Plan(workload=works)
+    found, _ = cells(plan, providers("workloads"), {"veth-baseline": builtin()["veth-baseline"]})
+    assert len({one.params["request"] for one in found}) == 20
+    assert asked == [1]

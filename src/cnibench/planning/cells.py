@@ -44,6 +44,7 @@ def cells(
     if total > MOST:
         raise UsageError(f"the plan has {total} cells", f"at most {MOST}; sweep fewer values")
     found, notes = [], []
+    longest = plan.number_of_blocks(len(profiles))
     for label, profile in profiles.items():
         families = [ip for ip in plan.families if ip in profile.features.ip]
         notes += [
@@ -54,7 +55,7 @@ def cells(
         for work, params in works:
             if work.only and not any(fnmatch.fnmatchcase(label, name) for name in work.only):
                 continue
-            blocks = plan.own_blocks(work, len(profiles))
+            blocks = plan.own_blocks(work, len(profiles), longest)
             for placement, path, ip, window, pair in itertools.product(
                 work.placement or plan.placement,
                 plan.path,

@@ -261,8 +261,9 @@ class Plan(Strict):
         blocks = self.blocks if work.blocks is None else work.blocks
         return schedule.blocks_needed(profiles) if blocks == "auto" else blocks
 
-    def own_blocks(self, work: Work, profiles: int) -> int | None:
-        """``Cell.blocks`` of its cells; None: every block of the run.
+    def own_blocks(self, work: Work, profiles: int, longest: int) -> int | None:
+        """``Cell.blocks`` of its cells; None: every block of the run. ``longest``:
+        ``number_of_blocks``, which looks at all workloads.
 
         A workload that asks for more than the plan makes the run longer for itself, not for the
         others. With ``target_ci`` the run ends when its intervals are narrow enough, so only a
@@ -271,7 +272,7 @@ class Plan(Strict):
         if self.target_ci:
             return work.blocks if isinstance(work.blocks, int) else None
         own = self.blocks_of(work, profiles)
-        return own if work.blocks is not None or own < self.number_of_blocks(profiles) else None
+        return own if work.blocks is not None or own < longest else None
 
     @property
     def until_decided(self) -> bool:
