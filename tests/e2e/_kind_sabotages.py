@@ -72,14 +72,14 @@ SABOTAGES = {
     ),
     "a sysctl of a node": Sabotage(
         "b",
-        "echo 1 >/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal",
-        "echo 0 >/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal",
+        "echo 1 >/proc/1/root/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal",
+        "echo 0 >/proc/1/root/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal",
         "nf_conntrack_tcp_be_liberal 1",
     ),
     "a sysctl of a Pod": Sabotage(
         "b0",
-        "echo 0 >/proc/sys/net/ipv4/tcp_sack",
-        "echo 1 >/proc/sys/net/ipv4/tcp_sack",
+        "echo 0 >/proc/1/root/proc/sys/net/ipv4/tcp_sack",
+        "echo 1 >/proc/1/root/proc/sys/net/ipv4/tcp_sack",
         "ipv4/tcp_sack 0",
     ),
     "an option of a device": Sabotage(

@@ -71,6 +71,24 @@ def test_a_rule_that_is_gone_is_found(gone: int) -> None:
     assert BEFORE[gone] in failed(state(BEFORE), state(after))["kernel-state-a"]
 
 
+NO_ENDPOINTS = (
+    '-A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment "{} has no endpoints" -m addrtype'
+    " --dst-type LOCAL -m tcp --dport 30271 -j REJECT --reject-with icmp-port-unreachable"
+)
+
+
+def test_a_node_port_of_others_without_endpoints_is_not_compared() -> None:
+    """Its rule has no address: the Pods of a Service may go before it does."""
+    before, after = state([*BEFORE, NO_ENDPOINTS.format("others/early")]), state(BEFORE)
+    assert not failed(before, after)
+    assert not failed(after, before)
+
+
+def test_a_node_port_of_ours_that_has_no_endpoints_is_found() -> None:
+    found = failed(state(BEFORE), state([*BEFORE, NO_ENDPOINTS.format("cnibench-one/b0")]))
+    assert "has no endpoints" in found["kernel-state-a"]
+
+
 def test_the_order_of_rules_counts() -> None:
     after = [*BEFORE[:4], BEFORE[8], *BEFORE[5:8], BEFORE[4]]
     assert "FLANNEL-POSTRTG" in failed(state(BEFORE), state(after))["kernel-state-a"]

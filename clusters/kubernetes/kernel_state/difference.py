@@ -2,6 +2,7 @@
 
 - devices of other Pods, and what names them
 - lines that name the address of another Pod, or of a Service that is not measured
+- kube-proxy's rules for the node port of such a Service without endpoints, which have no address
 - chains and sets that programs make for one Pod or Service (kube-proxy, the CNI plugins,
   kube-router, Calico), unless they are of what is measured
 - connections, learned neighbours and counters, which no listing has; contents of eBPF maps
@@ -27,6 +28,8 @@ _OF_ONE = re.compile(
     r"|CNI(?:-[A-Z]+)*-[0-9a-f]{16,}"
     r"|(?:service|endpoint|external|firewall)-[A-Z2-7]{8}-[^\s,]+"
 )
+# pkg/proxy/iptables/proxier.go of Kubernetes: namespace/name is in the comment alone.
+_NO_ENDPOINTS = re.compile(r"KUBE-\S+ .*--comment \"\S+ has no endpoints\"")
 _ADDRESS = re.compile(r"(?<![\w.:])(?:\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f:]+)(?![\w.])")
 _LONG_NAME = 8  # characters: a shorter name of a device may be a part of other words
 
@@ -113,6 +116,8 @@ def _without_others(
         if any(name not in ours for name in _OF_ONE.findall(line)):
             return False
         if any(name in line for name in named) or short & set(line.split()):
+            return False
+        if _NO_ENDPOINTS.search(line) and not any(one in line for one in spaces):
             return False
         return not any(_plain(word) in others for word in _ADDRESS.findall(line))
 
