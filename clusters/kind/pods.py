@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
 from cnibench.clusters.kubernetes.pods.background import FIND
 from cnibench.errors import ClusterError

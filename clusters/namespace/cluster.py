@@ -11,8 +11,8 @@ from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.api import objects, pods, resources
 from cnibench.clusters.kubernetes.api.access import Access, access_of
 from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes import agents
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, toleration
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import lease, safety, state

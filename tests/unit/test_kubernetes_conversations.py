@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from cnibench.clusters.kubernetes.connection.remote import Answer
 from cnibench.clusters.kubernetes.nodes.conversation import NodeConversation
-from cnibench.clusters.kubernetes.nodes.remote import Answer
 from cnibench.errors import ClusterError, LimitError
 
 ALIVE, DONE = """echo '{"alive": 1}'""", """echo '{"done": true, "number": 1}'"""

@@ -17,8 +17,8 @@ from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import subnets, wait
 from cnibench.clusters.kubernetes.cni.recognise import Found
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes import privileges
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.rights import roles
 from cnibench.model.installation import Wait
 from cnibench.model.profile import builtin

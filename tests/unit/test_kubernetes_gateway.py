@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.system import heartbeat
 from cnibench.system import process as programs
@@ -144,7 +144,7 @@ def test_what_runs_there_dies_when_cnibench_is_killed(tmp_path: Path) -> None:
 import sys, time
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 import tests.unit.test_kubernetes_gateway as here
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from pathlib import Path
 made = Gateway(here.Here(), "space", "pod", "the Pod pod")
 made.spawn(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 1000"], None, None)

@@ -11,8 +11,8 @@ import pytest
 from cnibench.clusters.kubernetes import deployment as kubernetes_deployment
 from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.objects import POD, Making
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.errors import ClusterError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes import places, processes
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin

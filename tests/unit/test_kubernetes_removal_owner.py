@@ -18,8 +18,8 @@ from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.api.kinds import Kind
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes import agents
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.ownership import discovery, lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.clusters.kubernetes.removal import cleaning, record, uninstallation

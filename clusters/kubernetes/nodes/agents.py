@@ -15,8 +15,8 @@ from cnibench.clusters.kubernetes.api import objects, pods, resources
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.operations import QUICK
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes import privileges
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.errors import ClusterError, CnibenchError

@@ -8,8 +8,8 @@ import queue
 import time
 from typing import Any
 
+from cnibench.clusters.kubernetes.connection.remote import Answer
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.nodes.remote import Answer
 from cnibench.errors import ClusterError, LimitError, of_data
 from cnibench.system import carried
 from cnibench.system.guest import patience

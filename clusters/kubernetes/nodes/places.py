@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process

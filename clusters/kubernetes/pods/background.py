@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process

@@ -10,8 +10,8 @@ from typing import Any
 from cnibench.clusters.kubernetes.api import objects, pods
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making, Role
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes import agents
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.pods import background, paths, standing_policies
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind

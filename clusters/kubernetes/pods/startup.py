@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.kubernetes.pods.watch import Watch, watching

@@ -16,7 +16,7 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.exec import Stream
-from cnibench.clusters.kubernetes.nodes.remote import ANSWER, Answer, RemoteProcess
+from cnibench.clusters.kubernetes.connection.remote import ANSWER, Answer, RemoteProcess
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
 from cnibench.system.carried import READ

@@ -1,0 +1,1 @@
+"""The connection into a Pod, over which all commands there are run."""
