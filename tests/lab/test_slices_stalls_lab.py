@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
@@ -47,7 +49,43 @@ def marks(driven: Driven, cell: str) -> list[bool]:
 
 def reason(driven: Driven, cell: str) -> str:
     own = [one for one in driven.slices if one.cell == cell]
-    return stalls_disturbed(evidence(own, driven.wall, driven.share, alone=True))
+    return stalls_disturbed(evidence(own, driven.wall, driven.share, cpus=1, alone=True))
+
+
+@contextmanager
+def with_quota() -> Iterator[Callable[[bool], None]]:
+    """This process and those that it starts meanwhile in a cgroup; what is yielded makes them have
+    a twentieth of a CPU, or as much as they want.
+    """
+    old = Path("/sys/fs/cgroup/cpu")
+    root = old if (old / "cgroup.procs").exists() else Path("/sys/fs/cgroup")
+    group = root / f"cnibench-test-quota-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made in {root}: {error.strerror}")
+    control, whole, part = (
+        ("cpu.cfs_quota_us", "-1", "5000") if root == old else ("cpu.max", "max 100000", "5000")
+    )
+    try:
+        if not (group / control).exists():
+            pytest.skip(f"cgroups in {root} have no CPU quota ({control})")
+        before = next(
+            line.rpartition(":")[2]
+            for line in Path("/proc/self/cgroup").read_text().splitlines()
+            if (":cpu:" in line or ":cpu," in line if root == old else line.startswith("0::"))
+        )
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            yield lambda held: (group / control).write_text(part if held else whole) and None
+        finally:
+            (group / control).write_text(whole)
+            (root / before.strip("/") / "cgroup.procs").write_text(str(os.getpid()))
+    finally:
+        until = time.monotonic() + 10
+        while time.monotonic() < until and (group / "cgroup.procs").read_text():
+            time.sleep(0.05)
+        group.rmdir()
 
 
 def client(generator: Generator) -> int:
@@ -147,3 +185,23 @@ def test_a_server_whose_cgroup_is_frozen(generators: dict[str, Generator]) -> No
     assert "netserver was frozen for" in reason(driven, "two")
     assert reason(driven, "one") == ""
     assert marks(driven, "two")[5:10] == [True] * 5
+
+
+def test_slices_that_a_cpu_quota_holds_back(make_stand: MakeStand, tmp_path: Path) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    s = context(make_stand("veth-baseline"), "tcp-rr", tmp_path, placement="inter", cpu=cpu)
+    s = replace(s, cell=msgspec.structs.replace(s.cell, priority="normal"))
+    with with_quota() as hold, Generator(s, load_of(s)) as generator:
+
+        def after(done: int, _: object) -> None:
+            hold(5 <= done < 10)
+            time.sleep(0.2)  # a period of the quota, and what is left of the one before
+
+        driven = drive({"one": generator}, ROUNDS, 0, 1, length=LONGER, after=after)
+    assert driven.failed == {}
+    held = [one.throttled for one in driven.slices]
+    assert held[:5] == held[10:] == [0.0] * 5
+    assert sum(one is not None and one > 0.01 for one in held[5:10]) >= 2, held
+    for one, bad in zip(driven.slices, marks(driven, "one"), strict=True):
+        assert bad or (one.throttled or 0.0) <= 0.25 * LONGER
+    assert "a CPU quota held its programs back for" in reason(driven, "one")

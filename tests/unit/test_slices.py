@@ -298,8 +298,9 @@ def test_a_program_in_user_space_and_one_in_the_kernel_are_told_apart() -> None:
 
 def test_softirqs_of_other_cpus_are_counted_apart() -> None:
     machine = Machine()
-    assert machine.softirqs(Spent({0: 5, 1: 7}), Spent({0: 6, 1: 10}), {1}) == (0.03, 0.01)
-    assert machine.softirqs(None, Spent({0: 6}), {0}) == (None, None)
+    one, other = Spent({0: 5, 1: 7}, {}), Spent({0: 6, 1: 10}, {})
+    assert machine.softirqs(one, other, {1}) == (0.03, 0.01)
+    assert machine.softirqs(None, other, {0}) == (None, None)
     first, last = machine.read(), machine.read()
     if first and last:  # else a reading takes long on this machine
         assert first.softirq.keys() == last.softirq.keys()

@@ -23,6 +23,7 @@ class Delayed:
     wanted = "real-time"
     programs = Programs(())
     modes = Modes(())
+    quota = None
     cpus = frozenset({0})
 
     def __init__(self, times: float) -> None:

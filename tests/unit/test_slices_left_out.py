@@ -50,3 +50,25 @@ def test_more_than_a_tenth_is_said_and_disturbed_samples_are_not_counted(tmp_pat
 def test_otherwise_nothing_is_said(tmp_path: Path, record: dict[str, Any]) -> None:
     analysis = analyse([run_with(tmp_path, record)])
     assert not any("Slices left out" in one for one in analysis.summary)
+
+
+def test_what_host_and_quotas_took_is_said_in_the_first_lines(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, cpp=False)
+    records = [
+        {"taken": 4.0, "slices": 0.4, "steal": 0.04, "throttled": 0.0},
+        {"taken": 4.0, "slices": 0.4, "steal": 0.009, "throttled": 0.02},
+        {"taken": 2.0, "slices": None, "steal": 0.06, "throttled": 0.01},
+    ]
+    (run.path / "stalls.jsonl").write_bytes(
+        b"".join(msgspec.json.encode({"schema": 1, **one}) + b"\n" for one in records)
+    )
+    analysis = analyse([RunReader(run.path)])
+    said = [
+        "Steal: the machine's host took 1% or more of the CPU time in 2 of"
+        f" {analysis.samples} samples (at most 6%).",
+        f"CPU quota: it held back 1% or more of the time in 1 of {analysis.samples} samples (at"
+        " most 5%).",
+    ]
+    assert [one for one in analysis.summary if one in said] == said
+    brief = " ".join(BRIEF.render(analysis, 200).split())
+    assert all(one in brief for one in said)

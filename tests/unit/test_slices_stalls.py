@@ -18,6 +18,8 @@ import pytest
 from cnibench.run.checks.stalls import disturbed as sample_disturbed
 from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.looks import EVERY, Look, Programs, Stop, stops, watch
+from cnibench.run.slices.readings.machine import Machine, Spent
+from cnibench.run.slices.readings.quota import during
 from cnibench.run.slices.rounds import disturbed, kept, values
 from cnibench.run.slices.slice import Slice
 from cnibench.system.usage import Share
@@ -36,7 +38,7 @@ def stopped(number: int, start: float, end: float, rate: float = 50.0) -> Slice:
 
 
 def reason(slices: list[Slice]) -> str:
-    return sample_disturbed(evidence(slices, 3.0, CALM, alone=True))
+    return sample_disturbed(evidence(slices, 3.0, CALM, cpus=2, alone=True))
 
 
 @pytest.fixture
@@ -154,12 +156,64 @@ def test_one_percent_of_the_slices_disturbs_the_sample(
 
 def test_the_record_has_the_longest_stop_across_slices() -> None:
     slices = [a_slice(0), stopped(1, 0.006, 0.02), stopped(2, 0.0, 0.02), a_slice(3, gap=0.004)]
-    record = evidence(slices, 3.0, CALM, alone=True).record("")
+    record = evidence(slices, 3.0, CALM, cpus=2, alone=True).record("")
     assert record["longest_stop"] == pytest.approx(0.034)
     assert record["longest_gap"] == pytest.approx(0.004)
     assert (record["taken"], record["slices"]) == (3.0, pytest.approx(0.08))
     (one,) = record["stalls"]
     assert (one["kind"], one["what"], one["at"]) == ("stopped", "netserver", pytest.approx(0.106))
+
+
+def test_steal_is_that_of_the_cpus_of_the_load_in_steps_of_the_counter() -> None:
+    machine = Machine()
+    one, other = Spent({}, {0: 5, 1: 7, 2: 3}), Spent({}, {0: 6, 1: 9, 2: 2, 3: 8})
+    assert machine.steal(one, other, {0, 1, 2}) == 0.03  # CPU 2's fell; CPU 3 is new
+    assert machine.steal(one, other, {1}) == 0.02
+    assert machine.steal(None, other, {1}) is None
+    machine.close()
+
+
+@pytest.mark.parametrize(
+    ("readings", "beyond", "seconds"),
+    [
+        ((1.0, 1.0, 1.0), 0.001, 0.0),
+        ((1.0, 1.008, 1.008), 0.001, 0.008),
+        # counted when it was over, after the slice: what is longer than that lies within it
+        ((1.0, 1.0, 1.03), 0.02, 0.01),
+        ((1.0, 1.002, 1.012), 0.02, 0.002),
+        ((1.0, None, 1.0), 0.001, None),
+    ],
+)
+def test_throttling_of_a_slice(
+    readings: tuple[float | None, float | None, float | None], beyond: float, seconds: float | None
+) -> None:
+    found = during(readings, beyond)
+    assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize("cause", ["steal", "throttled"])
+def test_a_slice_that_lost_much_to_host_or_quota_is_left_out(cause: str) -> None:
+    slices = [a_slice(n, **{cause: 0.01 * (n == 3)}) for n in range(6)]
+    assert disturbed(slices) == [n == 3 for n in range(6)]
+    assert not any(disturbed([a_slice(n, **{cause: 0.004}) for n in range(6)]))
+    assert not any(disturbed([a_slice(n, **{cause: None}) for n in range(6)]))
+
+
+def test_steal_and_throttling_of_a_sample_are_those_of_its_own_slices() -> None:
+    """The others' rounds lost much, this cell's did not; and the other way round."""
+    lost = Share(0.0, 0.5, 2.0)
+    calm = [a_slice(n, steal=0.0, throttled=0.0) for n in range(10)]
+    assert sample_disturbed(evidence(calm, 3.0, lost, cpus=2, alone=True)) == ""
+    slices = [a_slice(n, steal=0.01 * (n < 5), throttled=0.002) for n in range(10)]
+    assert reason(slices) == (
+        "the machine's host gave 12% of its CPU time to others (steal);"
+        " a CPU quota held its programs back for 0.02 s of 0.20 s"
+    )
+
+
+def test_where_slices_do_not_know_them_all_rounds_say_it() -> None:
+    seen = evidence([a_slice(n) for n in range(10)], 4.0, Share(0.0, 0.2, 1.0), cpus=2, alone=True)
+    assert (seen.steal, seen.throttled) == (0.2, pytest.approx(0.05))
 
 
 def test_frozen_programs_and_gaps_have_words_of_their_own() -> None:

@@ -22,7 +22,7 @@ from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import turning_points
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.gate.failure_rates import Tally
-from cnibench.analysis.model import LEFT_OUT, Analysis, Failure, Run
+from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Failure, Run
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
     Gathered,
@@ -138,6 +138,7 @@ def analyse(
         unread=gathered.unread,
         others=_others(readers),
         left_out=_left_out(readers),
+        taken=_taken(readers),
     )
     return narrative.with_words(analysis)
 
@@ -181,6 +182,21 @@ def _left_out(readers: Sequence[RunReader]) -> list[float]:
         and record["rounds"] > 0
     ]
     return [share for share in shares if share > LEFT_OUT]
+
+
+def _taken(readers: Sequence[RunReader]) -> dict[Literal["steal", "quota"], list[float]]:
+    """What the host and CPU quotas took from each sample, disturbed ones included."""
+    steal, quota = [], []
+    for record in (record for reader in readers for record in reader.records(STALLS)):
+        if is_number(record.get("steal")):
+            steal.append(float(record["steal"]))
+        own: Any = record.get("slices" if is_number(record.get("slices")) else "taken")
+        if is_number(record.get("throttled")) and is_number(own) and own > 0:
+            quota.append(float(record["throttled"]) / float(own))
+    return {
+        "steal": [share for share in steal if share >= TAKEN],
+        "quota": [share for share in quota if share >= TAKEN],
+    }
 
 
 def main_of(readers: Sequence[RunReader]) -> dict[str, str]:

@@ -293,6 +293,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LEFT_OUT = 0.1  # share of a sample's slices: that more were left out is said
+TAKEN = 0.01  # share of a sample's time: that the host or a CPU quota took as much is said
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,7 +305,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     doubtful or cannot be seen.
     ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
     where nobody knows. ``left_out`` has the shares of the slices that undisturbed samples left out,
-    those above LEFT_OUT.
+    those above LEFT_OUT. ``taken`` has the shares of the CPU time that the host (``steal``) and of
+    the time that a CPU quota (``quota``) took from a sample, those from TAKEN on.
     ``unread`` maps a coordinate that is read back from each sample to the number of samples where
     that failed.
     ``problems``: what is lost, changed, doubled, out of order or not chained in the run
@@ -335,6 +337,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     unread: dict[str, int] = {}
     others: float | None = None
     left_out: list[float] = []
+    taken: dict[Literal["steal", "quota"], list[float]] = {}
     main: dict[str, str] = {}  # workload to the metric that decides about it
     current: dict[str, str] = {}  # label to what ran on the cluster already, measured as it is
     clear: dict[str, str] = {}  # label that encrypts to that of the same mode without encryption

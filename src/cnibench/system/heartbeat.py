@@ -93,11 +93,13 @@ def fields(text: bytes) -> tuple[str, int]:
     return before.partition(b"(")[2].decode(errors="replace"), int(after.split()[1])
 
 
-def throttling() -> list[int]:
-    """The files that count the throttling of our cgroup and of those above it, version 2 and 1."""
+def throttling(process: str = "self") -> list[int]:
+    """The files that count the throttling of a process's cgroup and of those above it, version 2
+    and 1.
+    """
     found = []
     try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
+        with open(f"/proc/{process}/cgroup", encoding="utf-8") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cnibench.analysis.model import LEFT_OUT, Analysis, Disturbed
+from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Disturbed
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.units import is_number, plural
 from cnibench.system.usage import BUSY
@@ -17,7 +17,7 @@ def summary(analysis: Analysis) -> list[str]:
     """The first sentences of a report with disturbed samples; none without."""
     found = analysis.disturbed
     if not found:
-        return [*busy(analysis), *_left_out(analysis)]
+        return [*busy(analysis), *_taken(analysis), *_left_out(analysis)]
     shown = [f"{_place(one)}, block {one.block + 1}: {one.reason}" for one in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     are = "sample was" if analysis.samples == 1 else "samples were"
@@ -28,7 +28,7 @@ def summary(analysis: Analysis) -> list[str]:
     alone = list(dict.fromkeys(_place(one) for one in found if one.alone))
     if alone:
         text += f" For these there is no figure: {'; '.join(alone)}."
-    return [*busy(analysis), text, *_left_out(analysis)]
+    return [*busy(analysis), *_taken(analysis), text, *_left_out(analysis)]
 
 
 def busy(analysis: Analysis) -> list[str]:
@@ -63,7 +63,21 @@ def brief(analysis: Analysis) -> list[str]:
             f"; {len(left)} other{'s' * (len(left) != 1)} left out more than {LEFT_OUT:.0%} of"
             f" their slices (at most {max(left):.0%})"
         )
-    return [f"{text}.", *busy(analysis)]
+    return [f"{text}.", *busy(analysis), *_taken(analysis)]
+
+
+def _taken(analysis: Analysis) -> list[str]:
+    """How many samples lost time to the host or to a CPU quota, and at most how much."""
+    words = {
+        "steal": ("Steal: the machine's host took", "of the CPU time"),
+        "quota": ("CPU quota: it held back", "of the time"),
+    }
+    return [
+        f"{words[cause][0]} {TAKEN:.0%} or more {words[cause][1]} in {len(found)} of"
+        f" {analysis.samples} samples (at most {max(found):.0%})."
+        for cause, found in analysis.taken.items()
+        if found
+    ]
 
 
 def _left_out(analysis: Analysis) -> list[str]:

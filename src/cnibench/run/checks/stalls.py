@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 Kind = Literal["stopped", "frozen", "gap", "starved"]
 
-# Shares are of the time that the measured client took; in slices, those of stalls are of the time
-# of the sample's own slices.
+# Shares are of the time that the measured client took; in slices, of the time of the
+# sample's own slices.
 STOPPED = 0.01  # share: a process was stopped or frozen; no load does that, so little is enough
 GAP = 0.02  # share: nothing ran, although nothing else kept the CPU
 # s: a shorter one is not counted: a virtual CPU waits that long for its host on a busy machine
@@ -46,10 +46,11 @@ class Evidence:
     """What was seen from the client's start to its end, ``taken`` s later; it was to take at most
     ``longest`` s.
 
-    ``steal`` is a share of the machine's CPU time, ``throttled`` is in s; both are the worst of all
-    places. ``unseen`` says where nothing could be seen. ``others`` are CPUs that other programs
-    used at least, None where nobody knows. ``slices`` is the time of the sample's own slices, to
-    which its stalls belong; None of a window.
+    ``steal`` is a share of the machine's CPU time, in slices of that of the CPUs which the load may
+    use; ``throttled`` is in s; both are the worst of all places. ``unseen`` says where nothing
+    could be seen. ``others`` are CPUs that other programs used at least, None where nobody knows.
+    ``slices`` is the time of the sample's own slices, to which its stalls, its steal and its
+    throttling belong; None of a window.
     """
 
     taken: float
@@ -111,10 +112,9 @@ def disturbed(seen: Evidence) -> str:
     words = [text for _, text in found]
     if seen.steal >= STEAL:
         words.append(f"the machine's host gave {seen.steal:.0%} of its CPU time to others (steal)")
-    if seen.throttled >= THROTTLED * seen.taken:
+    if seen.throttled >= THROTTLED * own:
         words.append(
-            f"a CPU quota held its programs back for {_seconds(seen.throttled)} of"
-            f" {_seconds(seen.taken)}"
+            f"a CPU quota held its programs back for {_seconds(seen.throttled)} of {_seconds(own)}"
         )
     if seen.taken > seen.longest + OVERTIME:
         words.append(

@@ -14,6 +14,7 @@ from cnibench.errors import CnibenchError, Interrupted, MeasureError, UsageError
 from cnibench.run.slices.looks import Look, stops, watch
 from cnibench.run.slices.priority import ahead
 from cnibench.run.slices.readings.machine import Machine, Spent
+from cnibench.run.slices.readings.quota import during
 from cnibench.run.slices.running import Reading, Running
 from cnibench.run.slices.slice import Slice, order
 from cnibench.system import usage
@@ -40,7 +41,8 @@ class Driven:
     the rounds had no real-time priority that they should have had, '' otherwise. ``cycles`` is what
     perf found, by cell. ``server`` is the CPU time in s per transaction or byte of a server on
     another node, by cell: of all turns together, for its clock is another one. ``user`` is the
-    share of user space in the CPU time of a cell's programs on this node, in all turns together.
+    share of user space in the CPU time of a cell's programs on this node, in all turns together;
+    ``cpus`` is how many CPUs they may use.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -53,6 +55,7 @@ class Driven:
     cycles: dict[str, Measurements] = field(default_factory=dict)
     server: dict[str, float] = field(default_factory=dict)
     user: dict[str, float] = field(default_factory=dict)
+    cpus: dict[str, int] = field(default_factory=dict)
 
 
 def drive(
@@ -108,6 +111,7 @@ def _drive(
             driven.failed[cell] = error
             left.pop(cell).end()
     modes = {cell: generator.modes.read() for cell, generator in left.items()}
+    driven.cpus = {cell: len(generator.cpus) for cell, generator in left.items()}
     began = time.monotonic_ns()
     beyond = []
     turned = dict.fromkeys(left, 0)  # how many slices there were after the cell's last turn
@@ -151,27 +155,35 @@ def _mark_beside(driven: Driven, first: int, generator: Running, length: float) 
 
 @dataclass(frozen=True)
 class _Turn:
-    """What was read at both ends of a slice, and seen between them."""
+    """What was read at both ends of a slice, and seen between them; ``throttled`` is that of the
+    slice.
+    """
 
     first: Reading
     last: Reading
     before: Spent | None
     after: Spent | None
     looks: Sequence[Look]
+    throttled: float | None
 
 
 def _slice(generator: Running, machine: Machine, length: float, lead_in: float) -> _Turn:
     generator.resume()
+    quota = generator.quota
     try:
         time.sleep(lead_in)
         before = machine.read()
+        held = quota.read() if quota else 0.0
         first = generator.read()
         looks = watch(generator.programs, first.at, length)
         last = generator.read()
+        held_then = quota.read() if quota else 0.0
         after = machine.read()
     finally:
         generator.pause()
-    return _Turn(first, last, before, after, looks)
+    beyond = (time.monotonic_ns() - last.at) / 1e9
+    throttled = during((held, held_then, quota.read() if quota else 0.0), beyond)
+    return _Turn(first, last, before, after, looks, throttled)
 
 
 def _long_enough(
@@ -231,4 +243,6 @@ def _made(
         stops=stops(looks, first.at, seconds),
         softirq=softirq,
         softirq_elsewhere=elsewhere,
+        steal=machine.steal(turn.before, turn.after, generator.cpus),
+        throttled=turn.throttled,
     )

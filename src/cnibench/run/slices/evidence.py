@@ -16,20 +16,26 @@ _MOST = 0.5  # share of a sample's slices that may be left out
 
 
 def evidence(
-    slices: Sequence[Slice], wall: float, share: Share, *, alone: bool, where: str = ""
+    slices: Sequence[Slice], wall: float, share: Share, *, cpus: int, alone: bool, where: str = ""
 ) -> Evidence:
-    """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s. ``alone``:
-    no programs but the load's are part of what is measured. ``where`` are the rounds driven, in
-    words; '': on this machine.
+    """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s. Its load
+    may use ``cpus`` CPUs. ``alone``: no programs but the load's are part of what is measured.
+    ``where`` are the rounds driven, in words; '': on this machine.
+
+    Steal and throttling are those of its own slices, and where these do not know them its part of
+    ``share``, which is that of all rounds.
     """
+    own = math.fsum(one.seconds for one in slices)
+    steal = _sum([one.steal for one in slices])
+    throttled = _sum([one.throttled for one in slices])
     gaps = [Stall("gap", "cnibench", where, one.start, one.gap) for one in slices if one.gap > 0]
     return Evidence(
         wall,
         stalls=tuple(sorted([*_stops(slices), *gaps], key=lambda one: one.at)),
-        steal=share.steal,
-        throttled=share.throttled,
+        steal=share.steal if steal is None else steal / own / cpus,
+        throttled=share.throttled * own / wall if throttled is None else throttled,
         others=share.others if alone else None,
-        slices=math.fsum(one.seconds for one in slices),
+        slices=own,
     )
 
 
@@ -38,6 +44,12 @@ def left_out(value: Value) -> str:
     if value.left_out > _MOST * value.rounds or value.spoilt:
         return f"{value.left_out} of {value.rounds} slices were disturbed"
     return ""
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """None where one of them is not known."""
+    known = [one for one in values if one is not None]
+    return math.fsum(known) if len(known) == len(values) else None
 
 
 def _stops(slices: Sequence[Slice]) -> list[Stall]:

@@ -103,7 +103,7 @@ class Shared(Generator):
         self._sent = self._sent_by_client()
         self._client, self._leader, self._counter = of._client, of._leader, of._counter
         self._clocks, self.programs, self.modes = of._clocks, of.programs, of.modes
-        self.priority, self.cpus = of.priority, of.cpus
+        self.priority, self.cpus, self.quota = of.priority, of.cpus, of.quota
         self.congestion_control = of.congestion_control
         write_private(self.s.raw / _COMMANDS, (of.s.raw / _COMMANDS).read_text())
 

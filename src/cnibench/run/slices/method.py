@@ -395,7 +395,14 @@ def _measured(
     found.records.append(("slices", record))
     client = generator.s.client
     where = "" if client.local else f"on node {client.node.name}"
-    seen = evidence(own, driven.wall, driven.share, alone=client.of_lab, where=where)
+    seen = evidence(
+        own,
+        driven.wall,
+        driven.share,
+        cpus=driven.cpus.get(cell.id) or 1,
+        alone=client.of_lab,
+        where=where,
+    )
     disturbed = "; ".join(filter(None, (stalls_disturbed(seen), left_out(value))))
     if disturbed:  # who reads records leaves these out
         found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]

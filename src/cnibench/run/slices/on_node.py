@@ -36,6 +36,7 @@ MODULES = (
     "run.slices.readings.clocks",
     "run.slices.readings.counters",
     "run.slices.readings.machine",
+    "run.slices.readings.quota",
     "run.slices.readings.sock_diag",
     "run.slices.running",
     "run.slices.slice",

@@ -164,6 +164,7 @@ def drive_remotely(
         control=answer["control"],
         share=msgspec.convert(answer["share"], Share),
         priority=answer["priority"],
+        cpus=answer["cpus"],
         user={cell: one for cell, one in answer["user"].items() if cell not in apart},
     )
     for cell in apart:

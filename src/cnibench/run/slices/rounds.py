@@ -20,6 +20,7 @@ from cnibench.stats.robust import trimmed
 
 WAITED = 0.25  # share of a slice, beyond what is usual for the cell
 GAP = 0.25  # share of a slice for which cnibench was not woken, although it waited for no CPU
+TAKEN = 0.25  # share of a slice that the host or a CPU quota took, on one CPU or on several
 LATE = 0.5  # share of a slice by which it took longer than it was asked to
 FEWEST = 4  # rounds of which a value can be made
 
@@ -42,9 +43,9 @@ class Value:
 
 def disturbed(slices: Sequence[Slice]) -> list[bool]:
     """Which slices of one cell had too little of the machine: the client waited for a CPU far
-    longer than is usual for it, a program of the load was stopped, another cell's load ran,
-    cnibench was not woken for a while, the slice took far longer than asked, or nothing was
-    delivered.
+    longer than is usual for it, the host (steal) or a CPU quota took much of it, a program of the
+    load was stopped, another cell's load ran, cnibench was not woken for a while, the slice took
+    far longer than asked, or nothing was delivered.
     """
     usual = statistics.median(one.waited / one.seconds for one in slices) if slices else 0.0
     return [
@@ -53,6 +54,7 @@ def disturbed(slices: Sequence[Slice]) -> list[bool]:
         or one.beside
         or one.gap > one.asked * GAP
         or one.waited / one.seconds > usual + WAITED
+        or max(one.steal or 0.0, one.throttled or 0.0) > one.asked * TAKEN
         or one.seconds > one.asked * (1 + LATE)
         for one in slices
     ]

@@ -18,6 +18,7 @@ from cnibench.run.slices.looks import Programs
 from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
 from cnibench.run.slices.readings.clocks import Clocks, Modes
 from cnibench.run.slices.readings.counters import Counter, Sent
+from cnibench.run.slices.readings.quota import Quota
 
 _START = 10.0  # s
 _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
@@ -58,6 +59,7 @@ class Running:
         self._sent: Sent | None = None
         self._clocks: list[Clocks] = []
         self.modes = Modes(())
+        self.quota: Quota | None = None  # None: none can hold its programs back
         self.cpus: set[int] = set()  # that its programs may use
         self._ran = 0  # ns of CPU time that the client had used when it was paused
 
@@ -104,6 +106,8 @@ class Running:
             self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
         else:
             check_normal([*clients, *servers])
+        if self.wanted == "normal" or self.priority:
+            self.quota = Quota([*clients, *servers])
 
     def resume(self) -> None:
         """Raises MeasureError when the client is gone."""
@@ -160,6 +164,8 @@ class Running:
             clock.close()
         self.programs.close()
         self.modes.close()
+        if self.quota:
+            self.quota.close()
 
     def ended(self) -> bool:
         """Has the client ended?"""

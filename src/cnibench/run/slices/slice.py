@@ -20,7 +20,10 @@ class Slice:
     the load that were stopped or frozen; ``beside``: the load of another cell ran in these rounds
     outside its turn. ``softirq`` is the CPU time in s of softirqs on the CPUs that the load's
     programs may use, ``softirq_elsewhere`` on the others, in steps of 10 ms, both None where they
-    are not read.
+    are not read. ``steal`` is what the machine's host took from the CPUs that the load may use, in
+    steps of 10 ms, None where it is not read; ``throttled`` for how long a CPU quota held the
+    load's programs back: 0 at real-time priority, which no quota holds back, None where nobody
+    counts it. Both are in s, of all CPUs together.
     """
 
     round: int
@@ -39,6 +42,8 @@ class Slice:
     beside: bool = False
     softirq: float | None = None
     softirq_elsewhere: float | None = None
+    steal: float | None = None
+    throttled: float | None = None
 
     @property
     def rate(self) -> float:

@@ -1,7 +1,9 @@
-"""What the CPUs of this machine spent on softirqs (/proc/stat, proc(5)), at both ends of a slice.
+"""What the CPUs of this machine spent on softirqs, and what their host took from them (steal):
+/proc/stat, proc(5), at both ends of a slice.
 
-The kernel samples it by its tick and shows it in steps of USER_HZ (10 ms): a single slice has 0, 1
-or 2 of them. Sums over the slices of a block are estimates of what they should be.
+The kernel samples softirqs by its tick and shows both in steps of USER_HZ (10 ms): a single slice
+of 20 ms has 0, 1 or 2 steps of a CPU. So what a slice is said to have is wrong by up to 10 ms for
+each CPU; sums over the slices of a block are estimates of what they should be.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from cnibench.system.heartbeat import opened
 
 _COSTS = 0.0002  # s: a machine that takes longer for one reading is not read in each slice
 _LARGEST = 1 << 16
-_SOFTIRQ = 7  # of the words of a CPU's line
+_SOFTIRQ, _STEAL = 7, 8  # of the words of a CPU's line
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Ticks of USER_HZ in softirqs since boot, by CPU."""
+    """Ticks of USER_HZ since boot, by CPU: in softirqs, and taken by the host."""
 
     softirq: Mapping[int, int]
+    steal: Mapping[int, int]
 
 
 class Machine:
@@ -43,13 +46,14 @@ class Machine:
         """None where it is not read."""
         if self._stat < 0:
             return None
-        found = {}
+        softirq, steal = {}, {}
         for line in os.pread(self._stat, _LARGEST, 0).split(b"\n")[1:]:
             if not line.startswith(b"cpu"):
                 break
             words = line.split()
-            found[int(words[0][3:])] = int(words[_SOFTIRQ])
-        return Spent(found)
+            cpu = int(words[0][3:])
+            softirq[cpu], steal[cpu] = int(words[_SOFTIRQ]), int(words[_STEAL])
+        return Spent(softirq, steal)
 
     def softirqs(
         self, one: Spent | None, other: Spent | None, cpus: Collection[int]
@@ -57,12 +61,24 @@ class Machine:
         """Seconds from ``one`` to ``other`` in softirqs on these CPUs and on the others."""
         if one is None or other is None:
             return None, None
-        ticks = {cpu: now - one.softirq.get(cpu, now) for cpu, now in other.softirq.items()}
+        ticks = _more(one.softirq, other.softirq)
         here = sum(number for cpu, number in ticks.items() if cpu in cpus)
         return round(here * self.tick, 3), round((sum(ticks.values()) - here) * self.tick, 3)
+
+    def steal(self, one: Spent | None, other: Spent | None, cpus: Collection[int]) -> float | None:
+        """Seconds from ``one`` to ``other`` that the host took from these CPUs, together."""
+        if one is None or other is None:
+            return None
+        ticks = _more(one.steal, other.steal)
+        return round(sum(number for cpu, number in ticks.items() if cpu in cpus) * self.tick, 3)
 
     def close(self) -> None:
         """May be called twice."""
         if self._stat >= 0:
             os.close(self._stat)
             self._stat = -1
+
+
+def _more(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """How many more each CPU has; a CPU that is new has none, and steal may fall (proc(5))."""
+    return {cpu: max(0, now - one.get(cpu, now)) for cpu, now in other.items()}
