@@ -44,7 +44,7 @@ def sentences(places: Sequence[Place], profiles: int, resolution: float) -> list
     if profiles <= _EACH:
         return [_all(one, _cells(one, resolution)) for one in places]
     head = f"The best of {profiles} (+ how many are not proven to be worse); the last:"
-    return [head] * bool(places) + [_ends(one) for one in places]
+    return [head] * bool(places) + [_ends(one, resolution) for one in places]
 
 
 def _name(one: Place) -> str:
@@ -56,19 +56,16 @@ def _all(one: Place, cells: Mapping[str, str]) -> str:
     return f"{_name(one)}: {'; '.join(f'{label} {said}' for label, said in cells.items())}"
 
 
-def _ends(one: Place) -> str:
-    """``tcp-rr on one node: cilium 71.4 k/s (+2); weave -80.1 %``"""
+def _ends(one: Place, resolution: float) -> str:
+    """``tcp-rr on one node: cilium 71.4 k/s (+2); weave -80.1 ±0.2 %``"""
     said = []
     if one.sound:
         first, last = one.sound[0], one.sound[-1]
         alike = f" (+{len(leading(one)) - 1})" if one.pairs else ""
         said = [f"{first.label} {figure(first)}{alike}"]
-        pair = one.pair(first.label, last.label)
-        if pair and pair.verdict in PROVEN and pair.ratio:
-            ratio = pair.ratio if pair.a == last.label else 1 / pair.ratio
-            said.append(f"{last.label} {100 * (ratio - 1):+.1f} %")
-        elif last is not first:
-            said.append(f"{last.label} {figure(last)}")
+        if last is not first:
+            pair = one.pair(first.label, last.label)
+            said.append(f"{last.label} {_against(pair, last, resolution, short=True)}")
     if one.group.failing:
         said.append(f"failed often: {names(one.group.failing)}")
     return f"{_name(one)}: {'; '.join(said)}"
@@ -86,18 +83,30 @@ def _cells(one: Place, resolution: float) -> dict[str, str]:
     return found | dict.fromkeys(one.group.failing, "failed often")
 
 
-def _against(pair: Pair | None, own: Result, resolution: float) -> str:
-    """``-14.6 to -13.3 %``: how much more or less it has than the first, with the interval."""
+def _against(pair: Pair | None, own: Result, resolution: float, *, short: bool = False) -> str:
+    """``-14.6 to -13.3 %``: how much more or less it has than the first, with the interval; words
+    where there is none. ``short``: its middle and half of its width, ``-14.0 ±0.7 %``.
+    """
     if pair is None or not pair.basis:
         return f"{UNDECIDED} {figure(own)}"
-    proven = pair.verdict in PROVEN
-    mark = "" if proven else f"{EQUAL} " if equal(pair, resolution) else f"{UNDECIDED} "
-    if pair.ratio is None:
-        better = (pair.verdict == "a-better") == (pair.a == own.label)
-        return ("better" if better else "worse") if proven else f"{mark}{figure(own)}"
-    low = pair.ci_low if pair.ci_low is not None else pair.ratio
-    high = pair.ci_high if pair.ci_high is not None else pair.ratio
+    better = (pair.verdict == "a-better") == (pair.a == own.label)
+    mark, instead = (
+        ("", "better" if better else "worse")
+        if pair.verdict in PROVEN
+        else (f"{EQUAL} ", f"within {100 * resolution:.3g} %")
+        if equal(pair, resolution)
+        else (f"{UNDECIDED} ", "undecided")
+    )
+    if not pair.ci_low or not pair.ci_high:
+        return f"{mark}{instead}"
+    low, high = pair.ci_low, pair.ci_high
     if pair.a != own.label:
         low, high = 1 / high, 1 / low
-    ends = dict.fromkeys(f"{100 * (end - 1):+.1f}" for end in (low, high))
+    if low == high:  # counted
+        return f"{mark}{100 * (low - 1):+.1f} %"
+    if short:
+        return f"{mark}{50 * (low + high - 2):+.1f} ±{max(0.1, 50 * (high - low)):.1f} %"
+    ends = [f"{100 * (end - 1):+.1f}" for end in (low, high)]
+    if ends[0] == ends[1]:
+        ends = [f"{100 * (end - 1):+.3f}" for end in (low, high)]
     return f"{mark}{' to '.join(ends)} %"
