@@ -187,7 +187,7 @@ def test_idle_and_foreign_cycles_are_no_part_of_the_total() -> None:
     )
     assert found.components == {"tcp-ip": 50.0}
     assert (found.unclassified, found.idle, found.foreign) == (10.0, 1000.0, 500.0)
-    assert (found.total, found.window) == (60.0, 1560.0)
+    assert (found.total, found.window, found.outside) == (60.0, 1560.0, 10.0)
     assert (found.samples, found.counted) == (156, 6)
     assert found.functions == {"ip_output": (30.0, 50.0), "no_such_function": (30.0, 30.0)}
     line = attribution.record(found, 5, clock=True, version=3)
@@ -196,6 +196,7 @@ def test_idle_and_foreign_cycles_are_no_part_of_the_total() -> None:
         "cycles": 1560.0,
         "idle_cycles": 1000.0,
         "foreign_cycles": 500.0,
+        "outside_cycles": 10.0,
         "packets": 5,
         "total": 12.0,
         "components": {"tcp-ip": 10.0},

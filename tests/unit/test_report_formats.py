@@ -385,3 +385,18 @@ def test_cycles_with_split_cpus_say_what_is_missing(tmp_path: Path) -> None:
     assert said not in " ".join(TEXT.render(analysis).split())
     changed = msgspec.structs.replace(analysis, cpp=split)
     assert said in " ".join(TEXT.render(changed).split())
+
+
+def test_the_share_outside_the_programs_and_idle_time_are_said(tmp_path: Path) -> None:
+    """Their cycles per packet, and so their cycles, are 2000 and 2500 million."""
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.8})
+    assert "outside the workload's programs" not in TEXT.render(analyse([run]))
+    path = run.path / "cpp.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(one | {"outside_cycles": 3e8}) + "\n" for one in lines))
+    text = " ".join(TEXT.render(analyse([run])).split())
+    assert (
+        "outside the workload's programs (interrupts, ksoftirqd, softirqs on idle CPUs), and so not"
+        " in CPU time per transaction or byte: a 15%, b 12%" in text
+    )
+    assert "idle, of the time of all CPUs: a 50%, b 50%" in text

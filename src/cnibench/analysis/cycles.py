@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Cpp
@@ -65,6 +65,15 @@ def _usable(record: Record) -> bool:
     return all(name in record for name in _WHERE) and all(is_number(value) for value in numbers)
 
 
+def _share(records: Sequence[Record], part: str, whole: Callable[[Record], Any]) -> float | None:
+    """Of all blocks together; None where one of them does not tell."""
+    parts: list[Any] = [one.get(part) for one in records]
+    wholes: list[Any] = [whole(one) for one in records]
+    if not all(map(is_number, [*parts, *wholes])) or sum(wholes) <= 0:
+        return None
+    return float(sum(parts) / sum(wholes))
+
+
 def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str]) -> Cpp:
     first, n = records[0], len(records)
     names = dict.fromkeys(name for record in records for name in record["components"])
@@ -89,4 +98,6 @@ def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str
         }
         | {"total": [float(record["total"]) for record in records]},
         counted=sum(int(record.get("counted", 0)) for record in records),
+        outside=_share(records, "outside_cycles", lambda one: one["total"] * one["packets"]),
+        idle=_share(records, "idle_cycles", lambda one: one.get("cycles")),
     )

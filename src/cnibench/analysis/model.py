@@ -204,7 +204,9 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``;
     ``counted`` is the number of samples of perf that all of it was made of, 0 where the run does
-    not tell.
+    not tell. ``outside`` is the share of the cycles that ran outside the workload's programs and
+    thus is not in their CPU time, ``idle`` the share of the window's that were idle; None where the
+    run does not tell.
     """
 
     profile: str
@@ -228,6 +230,8 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[int] = []
     by_block: dict[str, list[float]] = {}
     counted: int = 0
+    outside: float | None = None
+    idle: float | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,8 @@ FUNCTIONS = (
 @dataclass
 class Breakdown:
     """Cycles. ``total`` = sum of ``components`` + ``unclassified``; ``idle`` and ``foreign`` are
-    beside it.
+    beside it. ``outside`` is the part of ``total`` that ran outside the cell's programs:
+    interrupts, softirqs on idle CPUs or within others' programs, ksoftirqd.
 
     ``samples`` are all of the window, ``counted`` those that ``total`` is made of.
     """
@@ -33,6 +34,7 @@ class Breakdown:
     unclassified: float = 0.0
     idle: float = 0.0
     foreign: float = 0.0
+    outside: float = 0.0
     functions: dict[str, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
     counted: int = 0
@@ -62,6 +64,8 @@ def attribute(stacks: Iterable[Stack], taxonomy: Taxonomy) -> Breakdown:
             found.idle += stack.cycles
             continue
         found.counted += stack.samples
+        if stack.whose == "kernel":
+            found.outside += stack.cycles
         if component is None:
             found.unclassified += stack.cycles
         else:
@@ -97,6 +101,7 @@ def record(found: Breakdown, packets: float, *, clock: bool, version: int) -> di
         "cycles": found.window,
         "idle_cycles": found.idle,
         "foreign_cycles": found.foreign,
+        "outside_cycles": found.outside,
         "packets": packets,
         "total": found.total / packets,
         "components": {
