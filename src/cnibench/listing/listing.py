@@ -67,6 +67,7 @@ def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
         "hooks": netfilter.hooks(),
         "ipsec": transforms.ipsec(),
         "wireguard": transforms.wireguard(ns, present),
+        "translations": transforms.translations(names),
         "flows": transforms.flows(ns, present),
         "sysctls": settings.sysctls(),
         "queues": list(settings.queues(ns, sorted(names.values()))),

@@ -1,11 +1,14 @@
-"""What encrypts or switches beside the routing table: IPsec, WireGuard and Open vSwitch."""
+"""What encrypts, translates or switches beside the routing table: IPsec, WireGuard, ILA and Open
+vSwitch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 
 from cnibench.listing.devices import Device
-from cnibench.listing.dumps import XFRM, address, attributes, dump
+from cnibench.listing.dumps import GENERIC, XFRM, address, attributes, dump, number, word
 from cnibench.listing.namespace import Namespace
 
 _GETSA, _GETPOLICY = 0x12, 0x15
@@ -13,6 +16,10 @@ _SA, _POLICY = 224, 168  # bytes of struct xfrm_usersa_info and xfrm_userpolicy_
 _XFRM_MARK = 21
 _ALGORITHMS = (1, 2, 3, 18, 20)  # each begins with a name of 64 bytes; a key follows
 _LIMIT = 10.0  # s
+_CONTROL, _GETFAMILY, _FAMILY_ID, _FAMILY_NAME = 0x10, 3, 1, 2  # include/uapi/linux/genetlink.h
+_ILA_GET = 3  # include/uapi/linux/ila.h
+_ILA = {1: "locator", 3: "match", 5: "dev", 7: "csum-mode", 8: "ident-type", 9: "hook-type"}
+_IFINDEX = 5
 
 
 def ipsec() -> list[str]:
@@ -45,17 +52,43 @@ def _end(data: bytes) -> str:
 
 
 def wireguard(ns: Namespace, devices: Sequence[Device]) -> list[str]:
-    """Ports, peers' ends and prefixes of WireGuard devices; their keys are drawn for each
-    deployment.
+    """Ports, peers' ends and prefixes of WireGuard devices, and which peers have a preshared key;
+    the keys themselves are drawn for each deployment.
     """
     found = []
     for device in devices:
         if device.kind == "wireguard":
             said = ns.run(["wg", "show", device.name, "dump"], timeout=_LIMIT).stdout.splitlines()
-            for number, line in enumerate(said):
+            for peer, line in enumerate(said):
                 words = line.split("\t")
-                kept = words[2:] if not number else [*words[2:4], words[7]]
+                if not peer:
+                    kept = words[2:]
+                else:
+                    preshared = "no" if words[1] == "(none)" else "a"
+                    kept = [*words[2:4], words[7], f"with {preshared} preshared key"]
                 found.append(f"{device.name} {' '.join(kept)}")
+    return sorted(found)
+
+
+def translations(names: Mapping[int, str]) -> list[str]:
+    """Entries of the ILA translation table, which the kernel asks before the routes."""
+    # All families: of one that is not there the kernel would load the module.
+    request = struct.pack("=BBH", _GETFAMILY, 1, 0)
+    families = [dict(attributes(body[4:])) for _, body in dump(GENERIC, _CONTROL, request)]
+    ila = [one[_FAMILY_ID] for one in families if word(one.get(_FAMILY_NAME, b"")) == "ila"]
+    if not ila:
+        return []
+    found = []
+    for _, body in dump(GENERIC, number(ila[0]), struct.pack("=BBH", _ILA_GET, 1, 0)):
+        given = dict(attributes(body[4:]))
+        words = [
+            f"{name} {names.get(number(given[kind]), '-')}"
+            if kind == _IFINDEX
+            else f"{name} {given[kind].hex()}"
+            for kind, name in _ILA.items()
+            if kind in given
+        ]
+        found.append(" ".join(words))
     return sorted(found)
 
 
