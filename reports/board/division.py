@@ -50,7 +50,10 @@ def of(manifest: Manifest) -> Division:
     nearest = min(differ, key=lambda name: len(differ[name]))
     reasons = []
     if keys := differ[nearest]:
-        reasons.append(f"its plan is not '{nearest}': {', '.join(keys)} differ")
+        reasons.append(
+            f"its plan is none that cnibench ships (the nearest is '{nearest}', with another"
+            f" {', '.join(keys)})"
+        )
     if "max_rate" in manifest.extra:
         reasons.append("what Pods send was capped")
     changed = sorted(label for label in manifest.profiles if not _is_shipped(manifest, label))

@@ -18,8 +18,10 @@ import numpy as np
 
 from cnibench.analysis.comparison.contexts import OFTEN
 from cnibench.analysis.model import Analysis, Result
+from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.places import describe
+from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
 from cnibench.stats.additive import contrasts
 from cnibench.stats.inference import ALPHA
@@ -147,6 +149,8 @@ def rows(analysis: Analysis) -> list[Row]:
         best[key] = max(seen, one.median) if one.better == "higher" else min(seen, one.median)
     found = []
     for one in analysis.results:
+        if one.metric == CPP_METRICS[0] and analysis.cpp:  # the page has them with their parts
+            continue
         top = best[repr((place_of(one), one.metric, one.reading, one.environment))]
         ratio = one.median / top if one.better == "higher" and top else math.nan
         if one.better == "lower" and one.median:
@@ -159,7 +163,7 @@ def rows(analysis: Analysis) -> list[Row]:
         found.append(
             Row(
                 use_of(one),
-                one.metric,
+                METRICS[one.metric].title if one.metric in METRICS else one.metric,
                 one.label,
                 human(one.median, one.unit),
                 interval,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cnibench.analysis.model import Analysis
-from cnibench.model.context import fact
+from cnibench.model.context import coordinate, fact
 from cnibench.reports._escape import plain
 from cnibench.reports.board import division, effects, flames
 from cnibench.reports.bundle.verifying import Verified
@@ -18,6 +18,7 @@ from cnibench.rundir.schema import Record
 # What a policy can do, one feature each: Table I of qi2021.
 POLICIES = ("kubernetes", "third_party", "ingress", "egress", "L3", "L4", "L7")
 _LONGEST = 120  # characters of a fact
+_PLACEMENT = coordinate("placement")
 _MOST_CYCLES = 200  # rows of cycles on a page
 
 
@@ -100,7 +101,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
         cycles=[
             Cycles(
                 plain(one.label, _LONGEST),
-                f"{plain(one.workload, _LONGEST)} {one.placement}",
+                f"{plain(one.workload, _LONGEST)} {_PLACEMENT.words(one.placement)}",
                 one.cycles_source,
                 sorted(
                     [*one.components.items(), ("unclassified", one.unclassified)],

@@ -268,7 +268,9 @@ def test_the_shipped_plan_is_closed_and_a_changed_one_open() -> None:
     plan = msgspec.json.decode(parts(GOLDEN.read_bytes())["plan.json"], type=Manifest)
     assert division.of(plan) == division.Division(True, "quick")
     longer = msgspec.structs.replace(plan, plan={**plan.plan, "duration": 2.0})
-    assert division.of(longer).reasons == ["its plan is not 'quick': duration differ"]
+    assert division.of(longer).reasons == [
+        "its plan is none that cnibench ships (the nearest is 'quick', with another duration)"
+    ]
     own = {**plan.profiles, "flannel": {**plan.profiles["flannel"], "datapath": None}}
     changed = division.of(msgspec.structs.replace(plan, profiles=own))
     assert changed.reasons == ["the profile of flannel is not a shipped one"]

@@ -54,10 +54,10 @@ def test_the_table_shows_every_component_and_says_what_is_estimated(run: RunRead
         "flannel",
         "calico<&>",
         "cycles: estimated",
-        "intra tcp-stream",
+        "tcp-stream on one node",
     ):
         assert word in text
-    assert "inter tcp-stream" not in text
+    assert "tcp-stream between nodes" not in text
     assert "nf_hook_slow" in cpp(str(run.path), "--by", "function")
 
 

@@ -145,6 +145,8 @@ def test_the_stacks_of_a_group_are_means_over_its_blocks() -> None:
 
 def test_the_title_of_a_group_says_where() -> None:
     (found,) = summary.groups([_line(0, 5.0)])
-    assert found.title == "inter tcp-stream (size 64, streams 2, IPv6, MTU 1500, CPUs split)"
+    assert (
+        found.title == "tcp-stream between nodes (size 64, streams 2, IPv6, MTU 1500, CPUs split)"
+    )
     (found,) = summary.groups([_line(0, 5.0, path="service", params={})])
-    assert found.title == "inter tcp-stream (IPv6, MTU 1500, CPUs split, path service)"
+    assert found.title == "tcp-stream between nodes (IPv6, MTU 1500, CPUs split, path service)"

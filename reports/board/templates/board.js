@@ -113,7 +113,7 @@
     const weights = {};
     for (const [name, slider] of sliders) {
       weights[name] = Number(slider.value);
-      form.elements.namedItem("said-" + name).value = slider.value === "0" ? "not" : "× " + slider.value;
+      form.elements.namedItem("said-" + name).value = slider.value === "0" ? "off" : "× " + slider.value;
     }
     const facts = boxes.filter((box) => box.name in board.filters && box.value);
     const wanted = board.bundles.map((bundle) => facts.every((box) => bundle.facts[box.name] === box.value));
@@ -126,7 +126,7 @@
     const shown = names.filter((name) => weights[name] > 0 && !found.missing.includes(name));
     sets.replaceChildren(...found.sets.map((set) => table(set, shown)));
     const said = [wanted.filter(Boolean).length + " of " + board.bundles.length + " runs chosen"];
-    if (fidelity === "datapath-model") said.push("these are models of the datapaths, not the CNIs themselves");
+    document.getElementById("models").hidden = fidelity !== "datapath-model";
     if (found.missing.length) said.push("there is no figure of " + found.missing.map((name) => titles[name]).join(" and ") + " here, so its weight does not count");
     if (found.sets.length > 1) said.push("CNIs of different tables were never measured together");
     if (found.alone.length) said.push("not ranked, for lack of a figure or of another CNI in the same run: " + Array.from(new Set(found.alone.map((cni) => board.cnis[cni].title))).join(", "));

@@ -69,6 +69,7 @@ def drawn(
             base = trees.get((baseline, title))
             if base is not None and label != baseline:
                 found.append(_flame(names, taken, group, tree, loud, base[1], baseline))
+    found.sort(key=lambda one: (one.where, one.label, one.difference))
     return found, list(dict.fromkeys(problems))
 
 

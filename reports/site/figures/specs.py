@@ -8,6 +8,7 @@ named ``profile`` is what the page's filter works on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -200,7 +201,7 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequ
         "type": "quantitative",
         "title": axis,
         "scale": scale,
-        "axis": {**_TICKS, "format": ".3~g"},
+        "axis": {"values": _ticks(rows), "labelOverlap": "greedy", "format": ".3~g"},
     }
     span = {
         "mark": {"type": "rule", "strokeWidth": 3},
@@ -222,6 +223,22 @@ def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequ
         },
     }
     return _chart(rows, {"layer": [one, span, point], "height": _height(order)})
+
+
+def _ticks(rows: Sequence[Row]) -> list[float]:
+    """Round ratios from the least ``low`` to the greatest ``high``, 1 among them. Those that Vega
+    chooses on a logarithmic axis have no labels but close to powers of ten.
+    """
+    low, high = min(1.0, *(row["low"] for row in rows)), max(1.0, *(row["high"] for row in rows))
+    if not 0 < low < high < 6 * low:
+        first, last = (round(math.log10(one)) if one > 0 else 0 for one in (low, high))
+        decades = range(max(first - 1, -12), min(last + 1, 12) + 1)
+        return [float(f"{part}e{ten}") for ten in decades for part in (1, 2, 5)]
+    rough = (high - low) / 4
+    ten = 10.0 ** math.floor(math.log10(rough))
+    step = next(part * ten for part in (1, 2, 5, 10) if part * ten >= rough)
+    first, last = math.floor((low - 1) / step), math.ceil((high - 1) / step)
+    return [round(1 + number * step, 9) for number in range(first, last + 1)]
 
 
 def waterfall(rows: Sequence[Row], parts: Mapping[str, str], axis: str) -> Spec:
@@ -262,13 +279,20 @@ def _any(rows: Sequence[Row]) -> bool:
 
 
 def _chart(rows: Sequence[Row], rest: Spec) -> Spec:
-    values = [{key: value for key, value in row.items() if value is not None} for row in rows]
+    values = [
+        {key: _short(value) for key, value in row.items() if value is not None} for row in rows
+    ]
     return {
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {"values": values},
         **rest,
     }
+
+
+def _short(value: Any) -> Any:
+    """More digits than a picture can show would be most of a page's weight."""
+    return float(f"{value:.8g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
 def _height(names: Sequence[str]) -> int:

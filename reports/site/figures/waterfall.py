@@ -13,7 +13,6 @@ from cnibench.reports.site.figures import specs
 from cnibench.reports.site.figures.charts import Chart
 
 _STEPS = 8  # components with a step of their own; the others share one
-_REST = "all others"
 
 
 def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
@@ -24,33 +23,34 @@ def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
     if proven and pair and pair.basis == "additive model":
         certainty += ", assuming normal noise"
     text = (
-        f"{most.label} takes {most.total:.0f} cycles per packet, {least.label} {least.total:.0f}"
+        f"{most.label} takes {most.total:,.0f} cycles per packet, {least.label} {least.total:,.0f}"
         f" ({certainty if pair else 'not tested'})"
     )
     steps = _steps(least, most)
     if not proven or not steps:
         return f"{text}."
     saved, paid = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
-    text += f": {least.label} saves {steps[saved]:.0f} cycles of {saved}"
+    text += f": {least.label} saves {steps[saved]:,.0f} cycles of {saved}"
     if steps[paid] < 0:
-        text += f" and pays {-steps[paid]:.0f} of {paid}"
+        text += f" and pays {-steps[paid]:,.0f} of {paid}"
     return f"{text}."
 
 
 def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
     """The steps from ``one`` to ``other``, the largest first; ``known`` are their looks."""
     steps = _steps(one, other)
-    largest = sorted(steps, key=lambda name: (-abs(steps[name]), name))
+    named = steps.keys() - {colors.OTHER}
+    largest = sorted(named, key=lambda name: (-abs(steps[name]), name))
     shown = {name: steps[name] for name in largest[:_STEPS]}
-    if rest := sum(steps[name] for name in largest[_STEPS:]):
-        shown[_REST] = rest
+    if rest := sum(steps[name] for name in steps if name not in shown):
+        shown[colors.OTHER] = rest
     at, rows = one.total, []
     for name, change in shown.items():
         place, at = at, at + change
-        words = f"{name} {change:+.0f}"
-        rows.append({"where": words, "part": name, "from": place, "to": at, "shown": f"{at:.0f}"})
+        words = f"{name} {change:+,.0f}"
+        rows.append({"where": words, "part": name, "from": place, "to": at, "shown": f"{at:,.0f}"})
     ends = [
-        {"where": f"{row.label} {row.total:.0f}", "part": row.label, "at": row.total}
+        {"where": f"{row.label} {row.total:,.0f}", "part": row.label, "at": row.total}
         for row in (one, other)
     ]
     rows = [ends[0], *rows, ends[1]]
@@ -60,15 +60,15 @@ def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
     estimated = "estimated" in (one.cycles_source, other.cycles_source)
     axis = "cycles per packet" + (" (estimated)" if estimated else "")
     title = f"{where}: from {one.label} to {other.label}"
-    table = [
-        [
-            name,
-            f"{one.components.get(name, 0.0):.1f}",
-            f"{other.components.get(name, 0.0):.1f}",
-            f"{steps.get(name, 0.0):+.1f}",
-        ]
-        for name in sorted({*one.components, *other.components})
+    names = sorted({*one.components, *other.components})
+    values = [
+        (name, one.components.get(name, 0.0), other.components.get(name, 0.0)) for name in names
     ]
+    values += [
+        (colors.UNCLASSIFIED, one.unclassified, other.unclassified),
+        ("total", one.total, other.total),
+    ]
+    table = [[name, f"{x:,.1f}", f"{y:,.1f}", f"{y - x:+,.1f}"] for name, x, y in values]
     return Chart(
         title,
         f"{title}: the difference in cycles per packet of each component, the largest first.",

@@ -24,7 +24,8 @@ from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.places import FAILED_OFTEN, Place
 
 _ASSUMES = "assumes normal noise"
-MOST = 120  # pairs with a page of their own: those of 15 profiles
+_TOTAL = "total"
+MOST = 120  # pairs with a page of their own: those of 16 profiles
 _MEANING = {
     "a-better": "{a} is better",
     "b-better": "{b} is better",
@@ -43,7 +44,9 @@ class Steps:
 
 @dataclass(frozen=True)
 class Versus:
-    """``figures`` has each place's main metric; ``lead`` says in a sentence who is ahead where."""
+    """``figures`` has each place's main metric; ``lead`` says in a sentence who is ahead where.
+    ``cycles`` is None where each place has ``steps``, whose charts have the same numbers.
+    """
 
     a: str
     b: str
@@ -94,14 +97,18 @@ def versus(
         if pair.ratio is not None and pair.ci_low is not None and pair.ci_high is not None:
             bars.append(_bar(place, pair, a, rows[-1][3], said))
     heads = ["where", a, b, f"{a} / {b}", "p", "blocks", "verdict"]
+    steps = [one for place in places if (one := _steps(material, place, a, b))]
+    cycles = _cycles(material, a, b)
+    if cycles and sum(row[1] == _TOTAL for row in cycles.rows) <= len(steps):
+        cycles = None
     return Versus(
         a,
         b,
         _lead(a, b, count) + (f" This {_ASSUMES}." if modelled else ""),
         Table(heads, rows, False),
         _chart(material, a, b, bars, rows),
-        _cycles(material, a, b),
-        [steps for place in places if (steps := _steps(material, place, a, b))],
+        cycles,
+        steps,
         list(features),
     )
 
@@ -235,7 +242,7 @@ def _cycles(material: Material, a: str, b: str) -> Table | None:
             ),
         )
         parts = [
-            ("total", one.total, other.total),
+            (_TOTAL, one.total, other.total),
             *((n, one.components.get(n, 0.0), other.components.get(n, 0.0)) for n in names),
         ]
         lines += [

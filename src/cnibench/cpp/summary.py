@@ -12,13 +12,15 @@ from typing import Any
 from cnibench.cpp import stacks
 from cnibench.cpp.taxonomy import IDLE, Taxonomy
 from cnibench.errors import InputError
-from cnibench.model.context import OF_RECORD
+from cnibench.model.context import OF_RECORD, coordinate
 from cnibench.model.units import is_number
 from cnibench.rundir.reader import RunReader
 
 _LEAST = 1e-100  # cycles
 
 _LARGEST = 64 << 20  # bytes of one sample's folded stacks
+
+_PLACEMENT = coordinate("placement")
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,8 @@ class Group:
             f"CPUs {w['cpus']}",
             *([] if w["path"] == "pod" else [f"path {w['path']}"]),
         ]
-        return (
-            f"{w['placement']} {w['workload']} ({', '.join([*([given] if given else []), *rest])})"
-        )
+        placement = _PLACEMENT.words(w["placement"])
+        return f"{w['workload']} {placement} ({', '.join([*([given] if given else []), *rest])})"
 
     def document(self) -> dict[str, Any]:
         """As ``report --format json`` writes it, and more."""
