@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
 from cnibench.reports._page import card, environment, flame
@@ -82,9 +84,10 @@ def _write(found: Material, out: Path, url: str) -> dict[str, Any]:
 def _data(found: Material, out: Path) -> None:
     (out / "data").mkdir()
     for name, form in (("numbers.csv", "csv"), ("report.json", "json")):
-        (out / "data" / name).write_text(
-            provider("reports", form).render(found.analysis), encoding="utf-8", newline=""
-        )
+        text = provider("reports", form).render(found.analysis)
+        if form == "json":  # for programs; a quarter of it would be indentation
+            text = msgspec.json.format(text, indent=-1)
+        (out / "data" / name).write_text(text, encoding="utf-8", newline="")
     if found.raw:
         for reader in found.readers:
             shutil.copytree(

@@ -254,6 +254,20 @@ def test_a_figure_restricts_the_plan() -> None:
     assert reduced(known, [], plans.named("bruijn2017")) == (None, [])
 
 
+def test_a_letter_chooses_a_panel() -> None:
+    known = figures("qi2021")
+    (figure,) = known.chosen(("10c", "10b"))
+    assert [one.title[:3] for one in figure.panels] == ["(b)", "(c)"]
+    (whole,) = known.chosen(("10b", "10"))
+    assert len(whole.panels) == 4
+    plan, _ = reduced(known, known.chosen(("8b",)), plans.named("qi2021"))
+    assert plan
+    assert {cell.workload for cell in cells_of(plan)} == {"tcp-rr"}
+    for wrong in ("10e", "Ia", "8(", "b"):
+        with pytest.raises(UsageError, match=f"no figure '{re.escape(wrong)}'"):
+            known.chosen((wrong,))
+
+
 def test_what_single_figures_give_up_is_said() -> None:
     known = figures("qi2021")
     plan, notes = reduced(known, known.chosen(("14",)), plans.named("qi2021"))

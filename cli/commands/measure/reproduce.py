@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="LIST",
     shell_complete=completion.figures,
-    help="Only these figures or tables, by the study's numbers.  [default: all]",
+    help="Only these figures or tables, as the study numbers them; 10b: one panel.  [default: all]",
 )
 @click.option(
     "--run",

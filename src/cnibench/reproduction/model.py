@@ -164,8 +164,13 @@ class Figures(Strict):
         return self
 
     def chosen(self, numbers: tuple[str, ...]) -> tuple[Figure, ...]:
-        """The figures with these numbers, all when empty. Raises UsageError."""
+        """The figures with these numbers, all when empty; ``10b`` is figure 10 with that panel
+        alone. Raises UsageError.
+        """
+        if not numbers:
+            return self.figures
         known = {one.number: one for one in self.figures}
+        wanted: dict[str, set[str]] = {}  # numbers to titles of panels
         for number in numbers:
             if number in self.drawings:
                 raise UsageError(
@@ -173,11 +178,21 @@ class Figures(Strict):
                     f" {self.drawings[number]}",
                     f"figures with data: {', '.join(known)}",
                 )
-            if number not in known:
+            whole, letter = (number, "") if number in known else (number[:-1], f"({number[-1:]})")
+            panels = known[whole].panels if whole in known else ()
+            titles = {one.title for one in panels if one.title.startswith(letter)}
+            if not titles and (letter or whole not in known):
                 raise UsageError(
                     f"{self.name} has no figure '{number}'", f"it has: {', '.join(known)}"
                 )
-        return tuple(one for one in self.figures if not numbers or one.number in numbers)
+            wanted.setdefault(whole, set()).update(titles)
+        return tuple(
+            one.model_copy(
+                update={"panels": tuple(p for p in one.panels if p.title in wanted[one.number])}
+            )
+            for one in self.figures
+            if one.number in wanted
+        )
 
 
 def read_figures(path: Path) -> Figures:
