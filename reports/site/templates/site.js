@@ -41,18 +41,19 @@
     if (typeof spec.height === "number" && (spec.layer ? spec.layer[0].mark.type === "bar" : true)) {
       spec.height = 30 * Math.max(2, new Set(spec.data.values.map((row) => row.profile)).size);
     }
-    const legend = theme().legend.columns;
+    const look = theme(), legend = look.legend.columns;
     JSON.stringify(spec, (key, value) => {
       if (value && value.legend && value.scale) {
         const long = value.scale.domain.some((name) => name.length > 14);
         value.legend.columns = long && legend === 2 ? 1 : legend;
+        if (value.legend.columns === 1) look.legend.labelLimit = 240; // the whole width
       }
       if (value && value.labelLimit) wrap(spec, value, 0.4 * plot.clientWidth);
       return value;
     });
     const turn = (drawn.get(plot) || { turn: 0 }).turn + 1;
     drawn.set(plot, { turn: turn });
-    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, logLevel: 1, defaultStyle: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
+    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, logLevel: 1, defaultStyle: false, config: look, tooltip: { theme: dark.matches ? "dark" : "light" } };
     return window.vegaEmbed(plot.firstElementChild, spec, options).then((result) => {
       const latest = drawn.get(plot);
       if (latest.turn !== turn) { result.finalize(); return; }
