@@ -102,7 +102,7 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
         result for result in results if result.label not in baselines.union(group.failing)
     ]
     answer = _answer(analysis, group, candidates, pairs)
-    if said := _flaws(group, results):
+    if said := _flaws(group, results, bool(candidates)):
         answer = replace(answer, text=f"{answer.text} {said}")
     rows = [
         _row(result, results[0], group, baselines, answer, pairs, cost.get(result.label, ""))
@@ -121,10 +121,10 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
     )
 
 
-def _flaws(group: Group, results: Sequence[Result]) -> str:
+def _flaws(group: Group, results: Sequence[Result], ranked: bool) -> str:
     """Who failed, who is not ranked for it, and whose figures rest on few blocks, in sentences."""
     said = [failures([group])] if group.failed else []
-    if 0 < len(group.failing) < len(results):
+    if ranked and group.failing:
         said.append(f"Not ranked, as it failed often: {names(group.failing)}")
     if few := few_figures(results):
         said.append(names(list(few.values())))

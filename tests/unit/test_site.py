@@ -275,6 +275,21 @@ def test_who_failed_often_is_nowhere_the_best(tmp_path: Path) -> None:
     assert "not ranked failed often" in Page(site / "profile-b.html").text
 
 
+def test_where_every_cni_failed_nobody_is_said_to_be_ranked(tmp_path: Path) -> None:
+    run = synthetic(
+        tmp_path,
+        {"a": 1.0, "b": 1.1, "veth-baseline": 2.0},
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        fidelity={"veth-baseline": "baseline"},
+        fail=[(label, block) for label in "ab" for block in range(5)],
+    )
+    build([run], tmp_path / "site")
+    lead = Page(tmp_path / "site" / "index.html").text.split("At a glance")[0]
+    assert "Every CNI failed often here. a failed in 5 of 12 blocks, b failed" in lead
+    assert "Not ranked" not in lead
+
+
 def test_too_few_blocks_in_common_are_counted_as_such(tmp_path: Path) -> None:
     run = synthetic(
         tmp_path,
