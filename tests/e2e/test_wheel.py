@@ -7,8 +7,8 @@ import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     argv = [*PIP, "--python", str(home / "bin" / "python"), *options, str(wheel)]
     subprocess.run(argv, timeout=60, check=True)
     (packages,) = (home / "lib").glob("python*/site-packages")
-    (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "beside.pth").write_text(f"{metadata.distribution('click').locate_file('')}\n")
     return home
 
 
