@@ -170,7 +170,7 @@ def _chart(
     notes = (
         (
             f"right of 1: {a} is better, left of it {b}, whichever way is better for the figure;"
-            " point: ratio within the blocks, line: its interval, adjusted for the number of pairs"
+            " point: ratio within the blocks, line: its interval"
         ),
     )
     verdicts = (
