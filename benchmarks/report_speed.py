@@ -1,11 +1,12 @@
-"""Time and peak memory of a report, as a ratio to a plain decoding pass over the same files; and of
-deciding, which a run does between its blocks.
+"""Time and peak memory of a report, as a ratio to a plain decoding pass over the same files; time
+of making and verifying a bundle of them; and of deciding, which a run does between its blocks.
 
     python benchmarks/report_speed.py [SAMPLES ...]
 
 The samples are synthetic: 15 profiles, 2 placements, 5 workloads, 5 metrics; of runs that decide, 4
 to 16 profiles and one metric. Each figure is the best of three runs in a process of its own.
-Targets: 1 000 000 samples in 30 s; 16 profiles, 24 cells, 30 blocks in 3 s; a look in 50 ms.
+Targets: 1 000 000 samples in 30 s; a bundle of 100 000 made in 5 s, and verified in 5 s; 16
+profiles, 24 cells, 30 blocks in 3 s; a look in 50 ms.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _PROFILES, _WORKLOADS, _METRICS = (
     5,
     ("throughput", "retransmits", "cpu_softirq", "latency_p50", "packets"),
 )
+_LARGEST_BUNDLE = 400  # MB of samples; verify reads no larger one
 _CELLS = _PROFILES * 2 * _WORKLOADS
 
 
@@ -73,7 +75,7 @@ def write(
         until_decided=True,
     )
     with RunWriter.create(folder, manifest) as writer:
-        writer.environment({"kernel": "synthetic"})
+        writer.environment({"kernel": "6.1.0"})
         for block in range(blocks):
             for number, cell in enumerate(cells):
                 second = block * len(cells) + number
@@ -135,6 +137,26 @@ def report(folder: Path) -> None:
     provider("reports", "text").render(analyse([RunReader(folder)]))
 
 
+def make_bundle(folder: Path) -> None:
+    """What ``cnibench bundle`` does."""
+    from cnibench.reports.bundle.making import bundle
+    from cnibench.rundir.reader import RunReader
+
+    _bundle_of(folder).write_bytes(bundle(RunReader(folder)))
+
+
+def verify_bundle(folder: Path) -> None:
+    """What ``cnibench verify`` does with it."""
+    from cnibench.reports.bundle.verifying import verified
+
+    with verified(_bundle_of(folder)) as (found, _, _):
+        assert not found.problems, found.problems
+
+
+def _bundle_of(folder: Path) -> Path:
+    return folder.with_name("run.cnibench")
+
+
 def look(folder: Path, fewer: int = 0) -> None:
     """What a run does at a look, which has so many blocks ``fewer`` than the last one."""
     from cnibench.analysis.comparison.decided import decided
@@ -163,7 +185,13 @@ def measure(what: str, folder: Path) -> tuple[float, float]:
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--child"]:
-        tasks = {"decode": decode, "report": report, "look": look}
+        tasks = {
+            "decode": decode,
+            "report": report,
+            "bundle": make_bundle,
+            "verify": verify_bundle,
+            "look": look,
+        }
         if arguments[1] == "look":
             look(Path(arguments[2]), fewer=2)  # a run has imported everything by its second look
         start = time.process_time()
@@ -190,6 +218,9 @@ def main(arguments: list[str]) -> None:
                 f" {blocks} blocks: report {whole:.2f} s of CPU, plain"
                 f" decoding {plain:.2f} s, ratio {whole / plain:.2f}; peak memory {peak:.0f} MB"
             )
+            if size < _LARGEST_BUNDLE:
+                (made, _), (checked, _) = measure("bundle", folder), measure("verify", folder)
+                print(f"a bundle of them: made in {made:.2f} s of CPU, verified in {checked:.2f} s")
     for profiles, workloads, blocks in ((4, 2, 12), (8, 2, 12), (16, 2, 12), (16, 12, 30)):
         with tempfile.TemporaryDirectory(prefix="cnibench-") as scratch:
             folder = Path(scratch) / "run"
