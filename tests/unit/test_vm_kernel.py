@@ -228,6 +228,7 @@ def test_without_kvm_the_guest_is_emulated(tmp_path: Path, monkeypatch: pytest.M
     ("flags", "name", "expected"),
     [
         ("fpu constant_tsc nonstop_tsc", "tcg", "tsc=reliable"),
+        ("fpu constant_tsc nonstop_tsc hypervisor", "tcg", "tsc=reliable tsc_early_khz=2596124"),
         ("fpu constant_tsc", "tcg", ""),
         ("fpu constant_tsc nonstop_tsc", "kvm", ""),
     ],
@@ -236,7 +237,9 @@ def test_the_guest_trusts_a_tsc_that_is_steady(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, name: accel.Name, expected: str
 ) -> None:
     monkeypatch.setattr(accel, "_CPUINFO", tmp_path / "cpuinfo")
-    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t:\n")
+    (tmp_path / "cpuinfo").write_text(
+        f"processor\t: 0\ncpu MHz\t\t: 2596.124\nflags\t\t: {flags}\nbugs\t\t:\n"
+    )
     assert accel.Accelerator(name).kernel_options == expected
 
 
