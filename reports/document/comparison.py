@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis, Group, Pair, Result
 from cnibench.analysis.text.certainty import assumption
+from cnibench.analysis.text.disturbances import taken_there
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.wording import names, replicate
 from cnibench.model import context
@@ -66,7 +67,7 @@ def place(analysis: Analysis, group: Group, name: str, whole: bool) -> Section:
     params = " ".join(f"{key}={text_of(value)}" for key, value in group.params.items())
     title = f"{name}: {_title(group.metric)}{scale.heading()}"
     lines = ["; ".join(filter(None, (*context.circumstances(group), _fidelity(main), params)))]
-    lines += _reading(analysis, group, main)
+    lines += [*_reading(analysis, group, main), *taken_there(analysis, group)]
     return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.reports.brief import PROVIDER as BRIEF
+from cnibench.reports.text import PROVIDER as TEXT
 from cnibench.rundir.reader import RunReader
 from tests.unit._runs import synthetic
 
@@ -54,10 +55,13 @@ def test_otherwise_nothing_is_said(tmp_path: Path, record: dict[str, Any]) -> No
 
 def test_what_host_and_quotas_took_is_said_in_the_first_lines(tmp_path: Path) -> None:
     run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, cpp=False)
+    cells = [one for one in RunReader(run.path).plan.cells if one.placement == "intra"]
+    where = [msgspec.structs.asdict(one) for one in cells if one.workload == "tcp-rr"]
+    a, b = sorted(where, key=lambda one: one["label"])
     records = [
-        {"taken": 4.0, "slices": 0.4, "steal": 0.04, "throttled": 0.0},
-        {"taken": 4.0, "slices": 0.4, "steal": 0.009, "throttled": 0.02},
-        {"taken": 2.0, "slices": None, "steal": 0.06, "throttled": 0.01},
+        {**a, "taken": 4.0, "slices": 0.4, "steal": 0.04, "throttled": 0.0},
+        {**a, "taken": 4.0, "slices": 0.4, "steal": 0.009, "throttled": 0.02},
+        {**b, "taken": 2.0, "slices": None, "steal": 0.06, "throttled": 0.01},
     ]
     (run.path / "stalls.jsonl").write_bytes(
         b"".join(msgspec.json.encode({"schema": 1, **one}) + b"\n" for one in records)
@@ -72,3 +76,6 @@ def test_what_host_and_quotas_took_is_said_in_the_first_lines(tmp_path: Path) ->
     assert [one for one in analysis.summary if one in said] == said
     brief = " ".join(BRIEF.render(analysis, 200).split())
     assert all(one in brief for one in said)
+    text = " ".join(TEXT.render(analysis).split())
+    assert text.count("taken by the host (steal), at most in one sample: a 4%, b 6%") == 1
+    assert text.count("held by a CPU quota, at most in one sample: a 5%") == 1

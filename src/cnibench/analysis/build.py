@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from cnibench.analysis import figures
+from cnibench.analysis import figures, lost_time
 from cnibench.analysis.comparability import environments
 from cnibench.analysis.comparison import one_deployment
 from cnibench.analysis.comparison.by_runs import by_runs
@@ -22,7 +21,7 @@ from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import turning_points
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.gate.failure_rates import Tally
-from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Failure, Run
+from cnibench.analysis.model import Analysis, Failure, Run
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
     Gathered,
@@ -41,9 +40,8 @@ from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.cell import Attestation
 from cnibench.model.metrics import METRICS, main_metric
-from cnibench.model.units import is_number
 from cnibench.rundir.index import each_once
-from cnibench.rundir.reader import STALLS, RunReader
+from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
 
 _CURRENT = "current"  # the name that a plan has for what runs on the cluster
@@ -136,9 +134,9 @@ def analyse(
         disturbed=[one for one in gathered.disturbed if one.label not in left_out],
         samples=gathered.samples,
         unread=gathered.unread,
-        others=_others(readers),
-        left_out=_left_out(readers),
-        taken=_taken(readers),
+        others=lost_time.others(readers),
+        left_out=lost_time.left_out(readers),
+        taken=lost_time.taken(readers, numbers),
     )
     return narrative.with_words(analysis)
 
@@ -158,45 +156,6 @@ def contexts_together(
     """What several runs measured; ``numbers`` has the number of each run's environment."""
     labels = _labels(readers, gathered.series)
     return _contexts(gathered, numbers, labels, readers, main_of(readers))
-
-
-def _others(readers: Sequence[RunReader]) -> float | None:
-    """The median over the samples of the CPUs that other programs used."""
-    found = [
-        float(record["others"])
-        for reader in readers
-        for record in reader.records(STALLS)
-        if is_number(record.get("others"))
-    ]
-    return statistics.median(found) if found else None
-
-
-def _left_out(readers: Sequence[RunReader]) -> list[float]:
-    """The shares of their slices that undisturbed samples left out, those that are said."""
-    shares = [
-        float(record["left_out"]) / float(record["rounds"])
-        for reader in readers
-        for record in reader.records("slices")
-        if is_number(record.get("left_out"))
-        and is_number(record.get("rounds"))
-        and record["rounds"] > 0
-    ]
-    return [share for share in shares if share > LEFT_OUT]
-
-
-def _taken(readers: Sequence[RunReader]) -> dict[Literal["steal", "quota"], list[float]]:
-    """What the host and CPU quotas took from each sample, disturbed ones included."""
-    steal, quota = [], []
-    for record in (record for reader in readers for record in reader.records(STALLS)):
-        if is_number(record.get("steal")):
-            steal.append(float(record["steal"]))
-        own: Any = record.get("slices" if is_number(record.get("slices")) else "taken")
-        if is_number(record.get("throttled")) and is_number(own) and own > 0:
-            quota.append(float(record["throttled"]) / float(own))
-    return {
-        "steal": [share for share in steal if share >= TAKEN],
-        "quota": [share for share in quota if share >= TAKEN],
-    }
 
 
 def main_of(readers: Sequence[RunReader]) -> dict[str, str]:

@@ -275,6 +275,18 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
     alone: bool = False
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine's host (``steal``, a share of the CPU time) or a CPU quota (``quota``, of
+    the time) took from the samples of a cell: ``shares`` of those that lost TAKEN or more.
+    """
+
+    label: str
+    cause: Literal["steal", "quota"]
+    where: dict[str, Any]  # the coordinates of a record
+    environment: int
+    shares: list[float]
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how
     its number of blocks came about, ``facts`` what the user said of it. A pair that differs by less
@@ -309,8 +321,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     doubtful or cannot be seen.
     ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
     where nobody knows. ``left_out`` has the shares of the slices that undisturbed samples left out,
-    those above LEFT_OUT. ``taken`` has the shares of the CPU time that the host (``steal``) and of
-    the time that a CPU quota (``quota``) took from a sample, those from TAKEN on.
+    those above LEFT_OUT. ``taken``: cells whose samples lost time to the host or to a CPU quota.
     ``unread`` maps a coordinate that is read back from each sample to the number of samples where
     that failed.
     ``problems``: what is lost, changed, doubled, out of order or not chained in the run
@@ -341,7 +352,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     unread: dict[str, int] = {}
     others: float | None = None
     left_out: list[float] = []
-    taken: dict[Literal["steal", "quota"], list[float]] = {}
+    taken: list[Taken] = []
     main: dict[str, str] = {}  # workload to the metric that decides about it
     current: dict[str, str] = {}  # label to what ran on the cluster already, measured as it is
     clear: dict[str, str] = {}  # label that encrypts to that of the same mode without encryption

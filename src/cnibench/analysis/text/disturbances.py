@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Disturbed
+from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Disturbed, Group
 from cnibench.analysis.text.places import describe, of_cell
+from cnibench.model import context
 from cnibench.model.units import is_number, plural
 from cnibench.system.usage import BUSY
 
@@ -72,12 +73,31 @@ def _taken(analysis: Analysis) -> list[str]:
         "steal": ("Steal: the machine's host took", "of the CPU time"),
         "quota": ("CPU quota: it held back", "of the time"),
     }
+    shares = {
+        cause: [share for one in analysis.taken if one.cause == cause for share in one.shares]
+        for cause in words
+    }
     return [
         f"{words[cause][0]} {TAKEN:.0%} or more {words[cause][1]} in {len(found)} of"
         f" {analysis.samples} samples (at most {max(found):.0%})."
-        for cause, found in analysis.taken.items()
+        for cause, found in shares.items()
         if found
     ]
+
+
+def taken_there(analysis: Analysis, group: Group) -> list[str]:
+    """The same of one place, by profile."""
+    here = {name: getattr(group, name, None) for name in context.OF_RECORD}
+    found = []
+    for cause, words in (("steal", "taken by the host (steal)"), ("quota", "held by a CPU quota")):
+        most = [
+            f"{one.label} {max(one.shares):.0%}"
+            for one in analysis.taken
+            if (one.cause, one.environment) == (cause, group.environment) and one.where == here
+        ]
+        if most:
+            found.append(f"{words}, at most in one sample: {', '.join(most)}")
+    return found
 
 
 def _left_out(analysis: Analysis) -> list[str]:
