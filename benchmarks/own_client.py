@@ -3,6 +3,7 @@ over a pipe when to run (own_client.c, compiled by cc).
 
     python benchmarks/own_client.py [--cluster lab|kind] [--profiles veth-baseline,flannel]
         [--workload tcp-rr] [--placement inter] [--seconds 10] [--parts 6] [--set PROFILE.KEY=VALUE]
+        [--param KEY=VALUE]
 
 Both drive the same deployments of two profiles, with both ends on one CPU and at real-time
 priority, in rounds of the same slices and lead-ins, and take turns, PARTS times. The resolution is
@@ -138,6 +139,7 @@ def main() -> int:
     parser.add_argument("--placement", choices=["intra", "inter"], default="inter")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--set", action="append", default=[], help="as that of cnibench run")
+    parser.add_argument("--param", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--parts", type=int, default=6)
     asked = parser.parse_args()
     one, other = profiles = asked.profiles.split(",")
@@ -148,7 +150,7 @@ def main() -> int:
             profile=name,
             placement=asked.placement,
             workload=asked.workload,
-            params=workload.params({}),
+            params=workload.params(dict(one.split("=", 1) for one in asked.param)),
             priority="real-time",
         )
         for name in profiles
