@@ -86,26 +86,45 @@ def run_directory(tmp_path: Path) -> Path:
     return found
 
 
-def test_ipip_is_attested_and_measured_on_the_stock_kernel(
+def test_ipip_is_attested_and_measured_on_the_stock_kernel_with_an_interruption(
     tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
 ) -> None:
+    """Ctrl-C goes in, and the run can be resumed."""
     known = (FOLDER / "flannel.yaml").read_text()
     lacking = tmp_path / "on-netkit.yaml"  # a device kind that is newer than Debian 12's kernel
     lacking.write_text(known.replace("needs: [vxlan]", "needs: [vxlan, netkit]"))
-    process = begin("--duration", "5s", "--blocks", "1", "--cni", str(lacking))
+    # An emulated guest beside other suites takes seconds until its collectors have begun.
+    process = begin("--duration", "10s", "--blocks", "3", "--cni", str(lacking))
+    wait_for(
+        lambda: process.poll() is not None or "[1/3]" in (tmp_path / "stderr").read_text(),
+        "the guest never measured",
+    )
+    run = run_directory(tmp_path)
+    assert virtual_machines(run)
+    process.send_signal(signal.SIGINT)
     status = process.wait(LONG)
     said = (tmp_path / "stderr").read_text()
-    assert status == 0, said
+    assert status == 130, said
     assert (
-        "[1/1] block 1/1 calico-wp-ipip inter tcp-rr" in said
+        "[1/3] block 1/3 calico-wp-ipip inter tcp-rr" in said
     )  # its progress was seen from outside
-    assert "calico-wp-ipip" in (tmp_path / "stdout").read_text()  # the report
     assert "on-netkit is not measured: CONFIG_NETKIT" in said
-    run = run_directory(tmp_path)
+    assert "--resume" in said
+    assert "run-interrupted" in (run / "events.jsonl").read_text()  # by the guest's cnibench itself
+    assert not virtual_machines(run)
     facts = json.loads((run / "env.json").read_text())
     assert (facts["testbed"], facts["kernel"], facts["cpus"]) == ("vm", newest().release, 2)
     assert facts["accelerator"] in ("kvm", "tcg")
     assert facts["accelerator"] == "kvm" or "absolute figures mean nothing" in said
+    assert "Linux version" in (run / "vm" / "console.log").read_text(errors="replace")
+    before = (run / "samples.jsonl").read_bytes()
+    assert 1 <= len(RunReader(run).done()) < 3
+
+    status = begin("--resume", str(run)).wait(LONG)
+    assert status == 0, (tmp_path / "stderr").read_text()
+    assert "calico-wp-ipip" in (tmp_path / "stdout").read_text()  # the report
+    assert len(RunReader(run).done()) == 3
+    assert (run / "samples.jsonl").read_bytes().startswith(before)  # nothing is measured twice
     checks = {
         item["check"]: item
         for item in map(json.loads, (run / "attestations.jsonl").read_text().splitlines())
@@ -114,39 +133,14 @@ def test_ipip_is_attested_and_measured_on_the_stock_kernel(
     assert "ipip" in checks["encapsulation"]["observed"]
     assert checks["tunnel-device"]["passed"]
     samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
-    (rate,) = [
+    rates = [
         item["value"]
         for item in samples
         if item["metric"] == "transaction_rate" and not item["params"].get("node")
     ]
-    assert rate > 0
+    assert len(rates) == 3
+    assert min(rates) > 0
     assert {item["testbed"] for item in samples} == {"vm"}
-    assert "Linux version" in (run / "vm" / "console.log").read_text(errors="replace")
-    assert not virtual_machines(run)
-
-
-def test_ctrl_c_goes_in_and_the_run_can_be_resumed(
-    tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
-) -> None:
-    process = begin("--duration", "5s", "--blocks", "3")
-    wait_for(
-        lambda: process.poll() is not None or "[1/3]" in (tmp_path / "stderr").read_text(),
-        "the guest never measured",
-    )
-    run = run_directory(tmp_path)
-    assert virtual_machines(run)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(LONG) == 130, (tmp_path / "stderr").read_text()
-    assert "--resume" in (tmp_path / "stderr").read_text()
-    assert "run-interrupted" in (run / "events.jsonl").read_text()  # by the guest's cnibench itself
-    assert not virtual_machines(run)
-    before = (run / "samples.jsonl").read_bytes()
-    assert 1 <= len(RunReader(run).done()) < 3
-    status = begin("--resume", str(run)).wait(LONG)
-    assert status == 0, (tmp_path / "stderr").read_text()
-    assert len(RunReader(run).done()) == 3
-    assert (run / "samples.jsonl").read_bytes().startswith(before)  # nothing is measured twice
-    assert {item.testbed for item in RunReader(run).samples()} == {"vm"}
     assert not virtual_machines(run)
 
 
