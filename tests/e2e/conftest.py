@@ -39,7 +39,7 @@ SUITES = {
     "test_release": "release",
 }
 """How a file's name begins, and its suite; the first match counts. All others need only the lab.
-Two suites may run at the same time: each has clusters of its own.
+Three suites may run at the same time: each has clusters of its own.
 """
 COMMANDS = "commands"
 FIRST = ("test_slices_run", "test_run_faults", "test_run_for_scripts")
