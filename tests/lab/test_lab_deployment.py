@@ -224,6 +224,8 @@ def test_several_profiles_stand_side_by_side_and_go() -> None:
         facts = cluster.environment()
         assert facts["sysctls"]["a"]["net/ipv4/ip_forward"] == "1"
         assert facts["sysctls"]["pod"]["net/ipv4/tcp_no_metrics_save"] == "1"
+        # Whether the machine forwards, which a new namespace inherits, is no matter of a Pod.
+        assert facts["sysctls"]["pod"]["net/ipv4/ip_forward"] == "1"
         assert "rx-gro" in facts["wire_features"]["a"]
         assert any(tree.NETNS.iterdir())
     assert not list(tree.NETNS.iterdir())

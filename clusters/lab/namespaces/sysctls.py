@@ -37,9 +37,11 @@ _EVERYWHERE: Mapping[str, object] = {
     "net/ipv4/ping_group_range": "0 0",
     "net/ipv4/icmp_ratelimit": 0,
     "net/ipv6/icmp/ratelimit": 0,
+    # A new namespace inherits this one from the machine (net.core.devconf_inherit_init_net), and on
+    # a Kubernetes node, whose machine forwards, Pods have it, too.
+    "net/ipv4/ip_forward": 1,
 }
 _NODE: Mapping[str, object] = {
-    "net/ipv4/ip_forward": 1,
     "net/ipv6/conf/all/forwarding": 1,
     "net/ipv6/conf/default/forwarding": 1,
     "net/bridge/bridge-nf-call-iptables": 1,
