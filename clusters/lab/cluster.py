@@ -126,7 +126,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
                 )
             if not kernel.found(needs).get(need, False):
                 problems.append(self._lacks(profile.name, need))
-        for program, package in builder.programs.items():
+        for program, package in {**builder.programs, **proxy.programs}.items():
             if shutil.which(program) is None:
                 problems.append(
                     Problem(
@@ -248,12 +248,6 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
 
 
 def _no_model(profile: Profile, possible: Sequence[str]) -> Problem:
-    if profile.proxy == "ipvs":
-        return Problem(
-            profile.name,
-            "a model of kube-proxy's ipvs mode in the lab",
-            "measure it on nodes whose kernel has CONFIG_IP_VS: --cluster kind or existing",
-        )
     return Problem(
         profile.name,
         f"Services by {profile.proxy} beside its model",

@@ -88,6 +88,7 @@ FEATURES: Mapping[str, Feature] = {
         "xt_esp",
     ),
     "ipset": Feature("CONFIG_IP_SET", "IP sets", "ip_set"),
+    "ipvs": Feature("CONFIG_IP_VS and CONFIG_IP_VS_RR", "virtual servers (IPVS)", "ip_vs_rr"),
     "nftables": Feature("CONFIG_NF_TABLES", "nftables", "nf_tables"),
     "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
     "tc-bpf": Feature(
@@ -97,7 +98,9 @@ FEATURES: Mapping[str, Feature] = {
     ),
 }
 _LIMIT = 10.0  # s: for a program that tries one
-_OPEN_VSWITCH = "openvswitch"
+# Tried only for who needs them: to try them loads modules that every network namespace has to do
+# with.
+_SELDOM = frozenset({"openvswitch", "ipvs"})
 _GENERIC = {"openvswitch": "ovs_datapath", "ila": "ila"}  # found by their generic netlink families
 _COMMANDS = {
     "iptables": (
@@ -134,6 +137,7 @@ _COMMANDS = {
         ],
         None,
     ),
+    "ipvs": (["ipvsadm", "-A", "-t", "192.0.2.1:80", "-s", "rr"], None),
     "nftables": (["nft", "add", "table", "inet", "probe"], None),
 }
 
@@ -147,13 +151,13 @@ def found(needs: Iterable[str] = ()) -> Mapping[str, bool]:
     process. Empty when no namespace can be made.
 
     Under emulation only ``needs`` where some are given: what it takes to try one, a module or a
-    program, are tenths of a second there. Where some are given, Open vSwitch is tried only if it is
-    among them: with its module, Linux 6.1 tracks connections in every network namespace.
+    program, are tenths of a second there. Where some are given, Open vSwitch and IPVS are tried
+    only if they are among them: with Open vSwitch's module, Linux 6.1 tracks connections in every
+    network namespace.
     """
     given = set(needs) & FEATURES.keys()
-    wanted = given if inside() == "tcg" and given else FEATURES.keys() - {_OPEN_VSWITCH}
-    if not given or _OPEN_VSWITCH in given:
-        wanted = wanted | {_OPEN_VSWITCH}
+    wanted = given if inside() == "tcg" and given else FEATURES.keys() - _SELDOM
+    wanted = wanted | (_SELDOM & given if given else _SELDOM)
     missing = wanted - _asked
     if missing:
         _asked.update(missing)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cnibench.clusters.lab import services
+from cnibench.clusters.lab import kernel, services
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.attestation.comparison import compare
 from cnibench.clusters.lab.deployment import LabDeployment
@@ -20,7 +20,9 @@ from cnibench.model.conditions import Conditions, Services
 from cnibench.model.profile import builtin
 
 MakeStand = Callable[..., LabDeployment]
-MODES = ("iptables", "nftables", "ebpf")
+# ipvs where the kernel has it: tests/e2e/test_vm_models.py runs these tests on a stock kernel.
+IPVS = ("ipvs",) if kernel.found(["ipvs"]).get("ipvs") else ()
+MODES = ("iptables", "nftables", "ebpf", *IPVS)
 
 
 def made(
@@ -40,10 +42,17 @@ def cell(deployment: LabDeployment, placement: str = "inter", ip: int = 4) -> Ce
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router"])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        (name, mode)
+        for name in ("flannel", "calico-wp-xsub", "calico-np-xsub", "kube-router")
+        for mode in (IPVS if name == "calico-np-xsub" else MODES)
+        if (name, mode) != ("calico-wp-xsub", "ipvs")
+    ],
+)
 def test_a_service_leads_to_its_server_on_both_nodes(
-    make_stand: MakeStand, mode: str, name: str
+    make_stand: MakeStand, name: str, mode: str
 ) -> None:
     deployment = made(make_stand, mode, name)
     for placement in ("intra", "inter"):
@@ -57,7 +66,7 @@ def test_a_service_leads_to_its_server_on_both_nodes(
     assert not [one for one in compare(deployment) if not one.passed]
 
 
-@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+@pytest.mark.parametrize("mode", ["iptables", "nftables", *IPVS])
 def test_services_of_ipv6(make_stand: MakeStand, mode: str) -> None:
     deployment = made(make_stand, mode, ip=(4, 6))
     client, server = deployment.pair("inter")
@@ -135,6 +144,7 @@ def test_a_change_makes_a_server_reachable_and_is_undone(
 FLUSHED = {
     "iptables": "iptables-nft -t nat -F KUBE-SERVICES",
     "nftables": "nft flush map ip kube-proxy service-ips",
+    **dict.fromkeys(IPVS, "ipvsadm --clear"),
 }
 
 

@@ -189,25 +189,14 @@ def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.Monk
     monkeypatch.setattr(memory, "available", lambda: 64 << 20)
     many_services = {"services.count": 10_000, "services.endpoints": 10}
     assert "MiB are free" in lab.refuses(flannel, cell("flannel", **many_services))
-    (problem,) = lab.check(flannel.model_copy(update={"proxy": "ipvs"}))
-    assert "ipvs" in problem.lacks
-    assert "CONFIG_IP_VS" in problem.remedy
+    (problem,) = lab.check(profiles["calico-wp-xsub"].model_copy(update={"proxy": "ipvs"}))
+    assert problem.remedy == "--proxy iptables or nftables or ebpf or none, or leave it out"
     (problem,) = lab.check(profiles["veth-baseline"].model_copy(update={"proxy": "iptables"}))
     assert problem.remedy == "--proxy none, or leave it out"
 
 
-def test_what_nodes_know_of_services_is_read_from_ipvs_and_cilium() -> None:
-    """/proc/net/ip_vs as net/netfilter/ipvs/ip_vs_ctl.c prints it; a map as bpftool does."""
-    text = (
-        "IP Virtual Server version 1.2.1 (size=4096)\n"
-        "Prot LocalAddress:Port Scheduler Flags\n"
-        "  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n"
-        "TCP  0A600001:01BB rr\n"
-        "  -> AC120002:192B      Masq    1      0          0\n"
-        "TCP  [fd00:0010:0096:0000:0000:0000:0000:0001]:01BB rr\n"
-        "FWM  00000001 rr\n"
-    )
-    assert service_rules.of_ipvs(text) == {"10.96.0.1", "fd00:10:96::1"}
+def test_what_nodes_know_of_services_is_read_from_cilium() -> None:
+    """A map as bpftool prints it."""
     key = ["0x0a", "0x60", "0x00", "0x01", "0x01", "0xbb", "0x00", "0x00", *["0x00"] * 4]
     entry = {"key": key, "value": ["0x00"] * 12}
     assert service_rules.of_cilium(json.dumps([entry]) + "\n\n[]\n") == {"10.96.0.1"}

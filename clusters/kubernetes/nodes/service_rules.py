@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode
 from cnibench.errors import LimitError, UnsupportedError
+from cnibench.listing import virtual_servers
 from cnibench.system.guest import patience
 
 _LOOK = 60.0  # s: the rules of 10,000 Services are tens of megabytes
@@ -58,7 +59,11 @@ def known(
     said = node.run(argv, timeout=_LOOK, check=False).stdout
     if proxy in ("iptables", "nftables"):
         return {line.rpartition("/")[2] for line in said.splitlines()} & addresses.keys()
-    there = of_ipvs(said) if proxy == "ipvs" else of_cilium(said)
+    there = (
+        {one.address for one in virtual_servers.parsed(said)}
+        if proxy == "ipvs"
+        else of_cilium(said)
+    )
     return {name for name, address in addresses.items() if address in there}
 
 
@@ -90,27 +95,6 @@ def wait_known(
                 )
             # A look at many rules takes the CPU time that writing them needs.
             time.sleep(max(_PAUSE, time.monotonic() - began))
-
-
-def of_ipvs(text: str) -> Collection[str]:
-    """The addresses of virtual servers in /proc/net/ip_vs (net/netfilter/ipvs/ip_vs_ctl.c):
-    ``TCP  0A600001:01BB rr``, ``TCP  [fd00:0010:...]:01BB rr``.
-    """
-    found = set()
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) < 3 or words[0] not in ("TCP", "UDP", "SCTP"):
-            continue
-        address = words[1].rpartition(":")[0]
-        try:
-            found.add(
-                str(ipaddress.ip_address(address[1:-1]))
-                if address.startswith("[")
-                else str(ipaddress.ip_address(int(address, 16)))
-            )
-        except ValueError:
-            continue  # the header
-    return found
 
 
 def of_cilium(text: str) -> Collection[str]:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 
 _ROOM = "clusters.lab.datapaths"
-# ipvs has no model: few kernels have it, and it is being retired.
-_BESIDE = ("iptables", "nftables", "ebpf", "none")
+_BESIDE = ("iptables", "nftables", "ipvs", "ebpf", "none")
 
 
 class NoOptions(Strict):

@@ -56,9 +56,9 @@ class Filtered(Batched):
         """The IP sets that the parts name."""
         return ()
 
-    def kube_proxy(self, family: int) -> Part:
+    def kube_proxy(self, node: LabNode, family: int) -> Part:
         """The kubelet's part, and what implements Services has in the tables of iptables."""
-        return (*kubeproxy.kubelet(family), *self.deployment.services.part(family))
+        return (*kubeproxy.kubelet(family), *self.deployment.services.part(node, family))
 
     def described(self, node: LabNode, family: int) -> tuple[Pod, ...]:
         """The node's Pods as the rules name them."""
@@ -111,7 +111,12 @@ class Filtered(Batched):
             node.ns.run([program], input=self.text(node, family), timeout=_LIMIT)
 
     def load_sets(self, node: LabNode) -> None:
-        sets = [item for family in self.deployment.families for item in self.sets(node, family)]
+        services = self.deployment.services
+        sets = [
+            item
+            for family in self.deployment.families
+            for item in (*services.sets(node, family), *self.sets(node, family))
+        ]
         if sets:
             node.ns.run(["ipset", "restore", "-exist"], input=ipset_text(sets), timeout=_LIMIT)
 

@@ -14,7 +14,7 @@ node either way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.builders import calico_endpoint, vxlan
@@ -56,6 +56,15 @@ class Calico(Filtered):
     Options: ClassVar[type[FilterOptions]] = CalicoOptions
     beside_kube_proxy = True
     needs = ("iptables", "ipset")
+
+    @classmethod
+    def proxies(cls, options: Any) -> tuple[str, ...]:
+        """Not ipvs beside Felix: it writes further rules there (KubeIPVSSupportEnabled), which mark
+        packets to virtual servers and which the model leaves out.
+        """
+        return tuple(
+            name for name in super().proxies(options) if name != "ipvs" or not options.felix
+        )
 
     @property
     def encapsulation(self) -> Literal["none", "vxlan", "ipip"]:
@@ -138,7 +147,7 @@ class Calico(Filtered):
             self.left(pod)
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
-        proxy = self.kube_proxy(family)
+        proxy = self.kube_proxy(node, family)
         return (proxy, calico.rules(self._felix(node, family))) if self.options.felix else (proxy,)
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:

@@ -196,7 +196,7 @@ class Ebpf(Programs):
         agent = cilium.rules(
             family, CLUSTER_CIDRS[family], node.subnets[family], node.gateways[family], mode
         )
-        return (self.kube_proxy(family), agent) if self.options.kube_proxy else (agent,)
+        return (self.kube_proxy(node, family), agent) if self.options.kube_proxy else (agent,)
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
         if self.tunnel or self.options.masquerade == "ebpf":

@@ -99,7 +99,7 @@ class Flannel(Bridged):
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         return (
-            self.kube_proxy(family),
+            self.kube_proxy(node, family),
             flannel.rules(family, CLUSTER_CIDRS[family], node.subnets[family]),
         )
 

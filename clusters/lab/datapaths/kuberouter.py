@@ -99,7 +99,7 @@ class KubeRouter(Bridged):
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         pods = self.described(node, family)
         return (
-            self.kube_proxy(family),
+            self.kube_proxy(node, family),
             kuberouter.rules(family, node.wire, SERVICE_CIDRS[family], pods),
         )
 

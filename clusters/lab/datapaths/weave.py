@@ -107,7 +107,7 @@ class _Weave(Filtered):
         """The router learns of a MAC: by itself in user space, by flows in the fast datapath."""
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
-        return (self.kube_proxy(family), weave.rules(family, _BRIDGE, CLUSTER_CIDRS[family]))
+        return (self.kube_proxy(node, family), weave.rules(family, _BRIDGE, CLUSTER_CIDRS[family]))
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
         return (weave.local_set(family, [node.subnets[family]]),)

@@ -169,7 +169,7 @@ class AgentDatapath(Datapath):
             return
         for family in self.deployment.families:
             name = "iptables" if family == 4 else "ip6tables"
-            text = save_text((self.model.kube_proxy(family),))
+            text = save_text((self.model.kube_proxy(node, family),))
             node.ns.run([f"{name}-{self.options.iptables}-restore"], input=text, timeout=_LIMIT)
 
     def _start(self, node: LabNode) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from cnibench.clusters.lab.rules.ruleset import Part
+from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.clusters.lab.rules.services import Service, default_services
 from cnibench.errors import ClusterError
 from cnibench.registry import provider
@@ -45,6 +45,7 @@ class Proxy(abc.ABC):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()  # keys of kernel.FEATURES
+    programs: ClassVar[Mapping[str, str]] = {}  # what it runs: the Debian package that has it
     families: ClassVar[tuple[int, ...]] = (4, 6)
     bytes_each: ClassVar[int] = 0
     seconds_each: ClassVar[float] = 0.0
@@ -57,8 +58,12 @@ class Proxy(abc.ABC):
         }
         self.services: dict[int, tuple[Service, ...]] = dict(self.own)
 
-    def part(self, family: int) -> Part:
-        """What it has in the tables of iptables, for who loads them whole."""
+    def part(self, node: LabNode, family: int) -> Part:
+        """What it has in a node's tables of iptables, for who loads them whole."""
+        return ()
+
+    def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
+        """The IP sets that its part names."""
         return ()
 
     def build(self, node: LabNode) -> None:  # noqa: B027 - some write nothing before the rules

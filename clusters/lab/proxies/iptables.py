@@ -31,7 +31,7 @@ class Iptables(Proxy):
     bytes_each = 12 << 10
     seconds_each = 0.0008
 
-    def part(self, family: int) -> Part:
+    def part(self, node: LabNode, family: int) -> Part:
         return kubeproxy.rules(family, CLUSTER_CIDRS[family], self.services[family])
 
     def _write_all(self, family: int, before: Sequence[Service]) -> None:

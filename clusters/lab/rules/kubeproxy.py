@@ -138,7 +138,7 @@ def _own_chains(
 ) -> Part:
     large = sum(len(service.endpoints) for service in services) > _LARGE
     lines: list[Line] = [chain("nat", "KUBE-NODEPORTS"), chain("nat", "KUBE-MARK-MASQ")]
-    lines += _masquerade()
+    lines += masquerade()
     for service in services:
         lines += _dispatch(family, service)
     for service in changed:
@@ -152,10 +152,12 @@ def _own_chains(
             f' in this chain" -m addrtype --dst-type LOCAL{loopback} -j KUBE-NODEPORTS',
         )
     )
-    return (*lines, *_forward())
+    lines.append(end("filter", "KUBE-FORWARD", "-m conntrack --ctstate INVALID -j DROP"))
+    return (*lines, *forward())
 
 
-def _masquerade() -> Iterable[Line]:
+def masquerade() -> Iterable[Line]:
+    """KUBE-POSTROUTING and KUBE-MARK-MASQ, in every mode that uses iptables."""
     mark = f"{MASQUERADE_MARK}/{MASQUERADE_MARK}"
     yield end("nat", "KUBE-POSTROUTING", f"-m mark ! --mark {mark} -j RETURN")
     yield end("nat", "KUBE-POSTROUTING", f"-j MARK --xor-mark {MASQUERADE_MARK}")
@@ -168,9 +170,9 @@ def _masquerade() -> Iterable[Line]:
     yield end("nat", "KUBE-MARK-MASQ", f"-j MARK --or-mark {MASQUERADE_MARK}")
 
 
-def _forward() -> Iterable[Line]:
+def forward() -> Iterable[Line]:
+    """KUBE-FORWARD, in every mode that uses iptables."""
     mark = f"{MASQUERADE_MARK}/{MASQUERADE_MARK}"
-    yield end("filter", "KUBE-FORWARD", "-m conntrack --ctstate INVALID -j DROP")
     yield end(
         "filter",
         "KUBE-FORWARD",

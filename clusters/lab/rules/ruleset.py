@@ -126,18 +126,26 @@ class IpSet:
     """One set for ``ipset restore``."""
 
     name: str
-    kind: str  # hash:ip, hash:net, hash:ip,port
+    kind: str  # hash:ip, hash:net, hash:ip,port, bitmap:port
     family: int
     members: tuple[str, ...] = ()
     options: str = ""  # 'maxelem 1048576', 'timeout 0'
+
+    def parameters(self) -> tuple[str, ...]:
+        """Type and options, as ``ipset create`` takes them."""
+        family = (
+            ()
+            if self.kind == "bitmap:port"
+            else ("family", "inet" if self.family == 4 else "inet6")
+        )
+        return (self.kind, *family, *self.options.split())
 
 
 def ipset_text(sets: Iterable[IpSet]) -> str:
     """Text for ``ipset restore -exist``: each set made when it is not there, emptied and filled."""
     out: list[str] = []
     for item in sets:
-        family = "inet" if item.family == 4 else "inet6"
-        out.append(f"create {item.name} {item.kind} family {family} {item.options}".rstrip())
+        out.append(f"create {item.name} {' '.join(item.parameters())}")
         out.append(f"flush {item.name}")
         out += [f"add {item.name} {member}" for member in item.members]
     return "\n".join(out) + "\n"

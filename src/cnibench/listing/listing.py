@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from cnibench.listing import netfilter, programs, routing, settings, transforms
+from cnibench.listing import netfilter, programs, routing, settings, transforms, virtual_servers
 from cnibench.listing.devices import (
     Device,
     addresses,
@@ -69,6 +69,7 @@ def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
         "wireguard": transforms.wireguard(ns, present),
         "translations": transforms.translations(names),
         "flows": transforms.flows(ns, present),
+        "virtual servers": virtual_servers.lines(),
         "sysctls": settings.sysctls(),
         "queues": list(settings.queues(ns, sorted(names.values()))),
     }

@@ -40,6 +40,7 @@ MODULES = (
     "listing.routing",
     "listing.settings",
     "listing.transforms",
+    "listing.virtual_servers",
     "system.bpf",
     "system.ethtool",
     "system.files",

@@ -16,6 +16,7 @@ _FOLDERS = (
     "core",
     "ipv4",
     "ipv4/route",
+    "ipv4/vs",
     "ipv6",
     "ipv6/icmp",
     "ipv6/route",
