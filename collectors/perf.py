@@ -48,7 +48,7 @@ class Perf(Collector):
 
     def missing(self, cluster: Cluster) -> str:
         """perf is not there, or the kernel does not let us sample it."""
-        if cluster.testbed not in ("lab", "vm", "kind"):
+        if not cluster.manages_nodes:
             return cluster.kernel_access_denied() if isinstance(cluster, KernelAccess) else ""
         if shutil.which("perf") is None:
             return (

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from cnibench.cli.options.cluster import between_machines
 from cnibench.cli.options.plan import PlanOptions
 from cnibench.errors import UsageError
 from cnibench.model import profile
@@ -49,6 +50,8 @@ def plan_of(given: PlanOptions) -> Plan:
     options: dict[str, Any] = {
         key: value for key in _SINGLE if (value := getattr(given, key)) is not None
     }
+    if given.lab:
+        options["cluster"] = between_machines(given.cluster or (base.cluster if base else None))
     for key in ("cni", "placement", "path", "proxy"):
         if listed := _list(getattr(given, key)):
             options[key] = listed

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from cnibench.cli.options.shared import gathered
+from cnibench.errors import UsageError
 from cnibench.testbed.cluster_options import ClusterOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,8 +66,8 @@ NODE_CHANGES = (
     click.option(
         "--allow-node-changes",
         is_flag=True,
-        help="Allow changes to NIC features of nodes, and Services that kube-proxy writes on all"
-        " nodes (services.count). Both are undone.",
+        help="Allow changes to NIC features of nodes, Services that kube-proxy writes on all"
+        " nodes (services.count), and devices on the NICs of machines (--lab). All are undone.",
     ),
 )
 KUBERNETES = (
@@ -120,6 +121,11 @@ MACHINES = (
         ),
     ),
 )
+LAB = click.option(
+    "--lab",
+    is_flag=True,
+    help="With ssh://: the lab's models between the two machines, without Kubernetes.",
+)
 EVERY = (*ACCESS, *NODES, *LOAD, *CHANGES, *NODE_CHANGES, *KUBERNETES, *KIND, *MACHINES)
 
 # For the help of commands (sections.py).
@@ -144,8 +150,18 @@ SECTIONS = {
     "Existing clusters and kind": ("patience", "registry", "pull_secret", "pod_resources", "keep"),
     "kind": ("node_image", "kind_nodes"),
     "kind and ssh://": ("image_archive",),
-    "ssh://": ("kubernetes",),
+    "ssh://": ("kubernetes", "lab"),
 }
+
+
+def between_machines(cluster: str | None) -> str:
+    """The kind of cluster that ``--lab`` makes of ``ssh://A,ssh://B``. Raises UsageError."""
+    if not (cluster or "").startswith("ssh://"):
+        raise UsageError(
+            "--lab is for two machines",
+            "--cluster ssh://A,ssh://B --lab; on this machine --cluster lab is the default",
+        )
+    return f"ssh-lab{str(cluster).removeprefix('ssh')}"
 
 
 def cluster_options(options: Sequence[Callable[[Any], Any]] = EVERY) -> Callable[[F], F]:

@@ -14,6 +14,7 @@ class PlanOptions:
 
     cni: Sequence[str] = ()
     cluster: str | None = None
+    lab: bool = False
     placement: Sequence[str] = ()
     path: Sequence[str] = ()
     proxy: Sequence[str] = ()

@@ -34,7 +34,7 @@ from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity
 from cnibench.testbed.place import Node, Pod
 
-_REFERENCES = 1_000_000  # the first number of a reference
+REFERENCES = 1_000_000  # the first number of a reference
 MOST_PODS = 250  # of one node: its subnet is a /24
 _SETTLES = 3.0  # s after the start of a deployment until its addresses no longer change routes
 
@@ -100,7 +100,7 @@ class LabDeployment(
         }  # those of _pods that pairs are made of
         try:
             self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
-            wire.join(self.a, self.b, options)
+            self._join()
             self.datapath = self._datapath(builder(self, given))
             self.proxy = profile.proxy or builder.proxies(given)[0]
             self.services: Proxy = proxy_of(self.proxy)(self)
@@ -120,6 +120,10 @@ class LabDeployment(
             with cleaning_up(error):
                 self.remove()
             raise
+
+    def _join(self) -> None:
+        """Makes the wire between the nodes."""
+        wire.join(self.a, self.b, self.options)
 
     def _datapath(self, model: Datapath) -> Datapath:
         """What makes it: the model of the profile."""
@@ -209,7 +213,7 @@ class LabDeployment(
         """The same profile with the same options and Pods once more, in namespaces of its own.
         Raises ClusterError.
         """
-        number = self.number + _REFERENCES
+        number = self.number + REFERENCES
         return LabDeployment(self.label, self.profile, self.options, number, like=self)
 
     def stranger(self, node: LabNode) -> LabPod:

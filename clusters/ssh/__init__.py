@@ -1,7 +1,8 @@
 """Two machines that have nothing but Linux and ssh: made a cluster of Kubernetes for the run, and
-put back as they were.
+put back as they were; or joined by the lab's models, without Kubernetes.
 """
 
+from cnibench.clusters.ssh.between import SshLab
 from cnibench.clusters.ssh.cluster import SshCluster
 
-PROVIDER = SshCluster
+PROVIDER = (SshCluster, SshLab)

@@ -134,7 +134,7 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
 
     def compare_nodes(self) -> Nodes:
         """By what was asked over ssh: nothing is started there."""
-        facts = {machine.name: _shown(machine.inspected) for machine in self.machines}
+        facts = {machine.name: shown(machine.inspected) for machine in self.machines}
         systems = {name: one["os_name"] for name, one in facts.items()}
         found = [*similarity.remarks(facts)]
         if len(set(systems.values())) > 1:
@@ -210,7 +210,8 @@ def _removal(machine: Machine, notify: Callable[[str], None]) -> Callable[[], ob
     return remove
 
 
-def _shown(seen: Seen) -> dict[str, str]:
+def shown(seen: Seen) -> dict[str, str]:
+    """What is shown of a machine, and compared."""
     facts = {name: seen[name] for name in _SHOWN}
     hypervisor = facts["virtual"]
     return facts | {"virtual": "no" if hypervisor == "none" else "yes" * bool(hypervisor)}

@@ -121,7 +121,7 @@ class Connection:
         while True:
             self._wait_up()
             number = self._number
-            argv = [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", command]
+            argv = self._argv(command)
             left = max(1.0, end - time.monotonic())
             done = (
                 self._with_file(argv, file, left)
@@ -151,7 +151,7 @@ class Connection:
         return True
 
     def _start_holding(self) -> bool:
-        argv = [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", self._holding]
+        argv = self._argv(self._holding)
         self._held.close()
         with contextlib.ExitStack() as stack:
             errors = Errors()
@@ -172,6 +172,14 @@ class Connection:
                 status = process.wait(timeout)
             said, complained = (path.read_text(errors="replace") for path in (out, err))
         return Done(tuple(argv), status, said, complained, time.monotonic() - began)
+
+    def argv(self, command: str) -> list[str]:
+        """The command of this machine that runs ``command`` on that one. Raises ClusterError."""
+        self._wait_up()
+        return self._argv(command)
+
+    def _argv(self, command: str) -> list[str]:
+        return [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", command]
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-S", str(self._socket), *_OPTIONS]

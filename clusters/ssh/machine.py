@@ -77,6 +77,10 @@ class Machine:
         """
         return self.connection.hold(self._command("use", ()))
 
+    def ssh(self, argv: Sequence[str]) -> list[str]:
+        """The command of this machine that runs a program there as root. Raises ClusterError."""
+        return self.connection.argv(f"{self._become()} {shlex.join(argv)}")
+
     def _command(self, name: str, words: Sequence[str]) -> str:
         arrived = 'CNIBENCH_SSH="$SSH_CONNECTION"'  # sudo passes nothing on
         text = shlex.quote(script(name))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cnibench.clusters.ssh import remains
@@ -71,9 +72,27 @@ def comparison(output: str) -> Comparison:
             new.append(rest)
         elif kind == "compared":
             section, _, number = rest.partition(" ")
-            title = next((one for one, of in _TITLES.items() if section in of), section)
-            counts[title] += int(number)
+            counts[_title(section)] += int(number)
     return Comparison(tuple(failed), tuple(gone), tuple(new), dict(counts))
+
+
+def compared(before: Sequence[str], look: Callable[[], Sequence[str]], limit: float) -> Comparison:
+    """Two listings of a machine; ``look`` is asked again for ``limit`` s while they differ, for
+    what has just ended is gone a little later.
+    """
+    end = time.monotonic() + limit
+    while True:
+        after = set(look())
+        gone = [line for line in before if line not in after]
+        new = sorted(after - set(before))
+        counts = Counter(_title(line.partition(" ")[0]) for line in before)
+        found = Comparison((), tuple(gone), tuple(new), dict(counts))
+        if found.same or time.monotonic() > end:
+            return found
+
+
+def _title(section: str) -> str:
+    return next((one for one, of in _TITLES.items() if section in of), section)
 
 
 def put_back(machines: Sequence[Machine]) -> list[Comparison | CnibenchError]:

@@ -65,7 +65,7 @@ def test_the_command_line_has_each_of_them() -> None:
 @pytest.mark.parametrize("name", sorted(providers("clusters")))
 def test_a_kind_of_cluster_refuses_the_options_that_it_does_not_take(name: str) -> None:
     kind = providers("clusters")[name]
-    kind = kind.at("ssh://one,ssh://two") if name == "ssh" else kind
+    kind = kind.at(f"{name}://one,ssh://two") if hasattr(kind, "at") else kind
     for option, value in EACH.items():
         asked = Options(ip=(4,), cluster=ClusterOptions(**{option: value}))
         if option in kind.takes:

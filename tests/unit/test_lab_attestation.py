@@ -233,7 +233,7 @@ def test_the_wire_itself_is_no_matter_of_the_datapath(lab: Callable[..., Lab]) -
 def test_traffic_inside_a_node_arrives_and_stays_there(lab: Callable[..., Lab]) -> None:
     it = lab()
     it.sent = {"a": it.packets("none", 100)}
-    reach, stays = checks._inside(it.deployment, 4)
+    reach, stays = checks.inside(it.deployment, 4)
     assert reach == Check("reach-intra", "a TCP stream arrives", "arrived", True, 4)
     assert stays == Check(
         "intra-stays-inside", "no packet of it on the wire", "0 packets on the wire", True, 4
@@ -242,7 +242,7 @@ def test_traffic_inside_a_node_arrives_and_stays_there(lab: Callable[..., Lab]) 
     client, server = it.pair("intra")
     it.sent = {"a": [Packet("none", client.addresses[6], server.addresses[6], 100)] * 2}
     it.failures["ns-client-a", "ns-server-a"] = "no route"
-    reach, stays = checks._inside(it.deployment, 6)
+    reach, stays = checks.inside(it.deployment, 6)
     assert reach == Check("reach-intra", "a TCP stream arrives", "no route", False, 6)
     assert stays[2:] == ("2 packets on the wire", False, 6)  # type: ignore[index]
 

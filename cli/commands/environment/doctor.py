@@ -12,9 +12,11 @@ from cnibench.cli import completion
 from cnibench.cli.options.cluster import (
     ACCESS,
     KUBERNETES,
+    LAB,
     MACHINES,
     NODES,
     SECTIONS,
+    between_machines,
     cluster_options,
 )
 from cnibench.cli.options.sections import Sections
@@ -46,10 +48,15 @@ if TYPE_CHECKING:
     shell_complete=completion.profiles,
     help="Profiles that must be supported.  [default: check all, require none]",
 )
+@LAB
 @cluster_options((*ACCESS, *NODES, *KUBERNETES, *MACHINES))
 @json_option
 def command(
-    kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, cluster_options: ClusterOptions
+    kinds: tuple[str, ...],
+    cni: tuple[str, ...],
+    lab: bool,
+    as_json: bool,
+    cluster_options: ClusterOptions,
 ) -> int:
     """Check that this machine or cluster can run measurements.
 
@@ -60,6 +67,8 @@ def command(
     Exit status: 0 nothing is missing, 3 something is missing that the cluster, the workloads or a
     profile given with --cni require.
     """
+    if lab:
+        kinds = tuple(between_machines(kind) for kind in kinds or ("lab",))
     found = examine(kinds or ("lab",), cni, cluster_options)
     if as_json:
         print_json(found)

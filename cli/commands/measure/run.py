@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli import completion
-from cnibench.cli.options.cluster import SECTIONS, cluster_options
+from cnibench.cli.options.cluster import LAB, SECTIONS, cluster_options
 from cnibench.cli.options.plan import PlanOptions
 from cnibench.cli.options.sections import Sections
 from cnibench.cli.options.shared import (
@@ -95,6 +95,7 @@ _SECTIONS = {
     ),
 )
 @kind_option
+@LAB
 @click.option(
     "--placement",
     multiple=True,

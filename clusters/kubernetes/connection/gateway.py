@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cnibench.clusters.kubernetes.api.access import Access, DeniedError
-from cnibench.clusters.kubernetes.api.exec import Stream
+from cnibench.clusters.kubernetes.api.access import DeniedError
+from cnibench.clusters.kubernetes.connection.opener import POD, Opener, Stream, There
 from cnibench.clusters.kubernetes.connection.remote import ANSWER, Answer, RemoteProcess
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
-from cnibench.system.carried import READ
+from cnibench.system.carried import RUN
 from cnibench.system.guest import patience
 from cnibench.system.log import shown
 from cnibench.system.process import Done
@@ -32,9 +32,6 @@ _TRIES = 3
 # end its input
 _PING = 7.0
 _SOURCE = Path(__file__).with_name("_runner.py")
-# The program comes over the connection: images stay as they are when it changes, and no command
-# line is too long.
-_BOOT = f'{READ}exec(compile(r(int(r(8))), "cnibench", "exec"))\n'
 
 
 class Gateway:
@@ -42,8 +39,11 @@ class Gateway:
     opened again after it was lost.
     """
 
-    def __init__(self, access: Access, namespace: str, pod: str, what: str) -> None:
+    def __init__(
+        self, access: Opener, namespace: str, pod: str, what: str, there: There = POD
+    ) -> None:
         self.access = access
+        self.there = there
         self.namespace = namespace
         self.pod = pod
         self.what = what
@@ -71,7 +71,9 @@ class Gateway:
                 time.sleep(0.3 * (attempt + 1))
 
     def _open(self) -> None:
-        argv = ("python3", "-I", "-S", "-u", "-c", _BOOT)
+        # The program comes over the connection: images stay as they are when it changes, and no
+        # command line is too long.
+        argv = (self.there.python, "-I", "-S", "-u", "-c", RUN)
         stream = self.access.start(self.namespace, self.pod, argv, given=True, what=self.what)
         self._stream = stream
         ready = self._answers[0] = Answer()
@@ -86,7 +88,7 @@ class Gateway:
             said = ready.error or f"no answer within {_START:.0f} s"
             self.close()
             raise ClusterError(
-                f"no command can be run in {self.what}: {said}", "does its image have python3?"
+                f"no command can be run in {self.what}: {said}", self.there.no_command
             )
         threading.Thread(target=self._ping, args=(self._closing,), daemon=True).start()
 
@@ -143,8 +145,7 @@ class Gateway:
             except OSError:
                 self._answers.pop(number, None)
                 raise ClusterError(
-                    f"the connection to {self.what} is lost",
-                    "is the Pod still there? kubectl get pods",
+                    f"the connection to {self.what} is lost", self.there.lost
                 ) from None
         return number
 
@@ -186,8 +187,7 @@ class Gateway:
             raise LimitError(f"{self.what} did not start {argv[0]} within {ANSWER:.0f} s")
         if answer.missing:
             raise MissingError(
-                f"the program '{argv[0]}' is not in {self.what}",
-                "use the images of 'cnibench images build'",
+                f"the program '{argv[0]}' is not in {self.what}", self.there.no_program
             )
         if answer.error:
             raise ClusterError(f"{self.what}: {argv[0]}: {answer.error}")

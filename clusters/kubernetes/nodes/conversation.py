@@ -6,8 +6,10 @@ import json
 import math
 import queue
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.connection.remote import Answer
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.errors import ClusterError, LimitError, of_data
@@ -18,19 +20,20 @@ from cnibench.testbed.capabilities.pods.controlled import Conversation
 _LOOK = 0.2  # s: how often it is looked whether the program still runs
 
 
-class NodeConversation(Conversation):
-    """Requests and answers are lines of JSON."""
+class ProgramConversation(Conversation):
+    """With a program that a gateway starts. Requests and answers are lines of JSON."""
 
-    def __init__(self, node: KubernetesNode, main: str, archive: bytes) -> None:
-        """Raises ClusterError."""
-        self._node = node
+    def __init__(
+        self, name: str, gateway: Gateway, argv: Sequence[str], given: bytes = b""
+    ) -> None:
+        """``name`` is the node's; ``given`` what the program reads first. Raises ClusterError."""
+        self._name = name
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._rest = b""
         self._asked = 0
         self._answer = Answer(keep=True)
         self._answer.told = self._take
-        argv = carried.command(node.python, main)
-        self._process = node.gateway.converse(argv, archive, self._answer)
+        self._process = gateway.converse(argv, given, self._answer)
 
     def ask(
         self, request: dict[str, Any], timeout: float, silence: float = math.inf
@@ -61,7 +64,12 @@ class NodeConversation(Conversation):
                     raise self._late(end - asked) from None
 
     def _late(self, seconds: float) -> LimitError:
-        return LimitError(f"node {self._node.name} did not answer within {seconds:.0f} s")
+        return LimitError(f"node {self._name} did not answer within {seconds:.0f} s")
+
+    @property
+    def ended(self) -> bool:
+        """Has the program ended, or its connection?"""
+        return self._answer.ended.is_set()
 
     def close(self) -> None:
         self._process.kill()
@@ -74,4 +82,12 @@ class NodeConversation(Conversation):
     def _died(self) -> str:
         said = bytes(self._answer.kept[2]).decode(errors="replace") if self._answer.kept else ""
         last = (said.strip().splitlines() or [self._answer.error or "it printed nothing"])[-1]
-        return f"cnibench's program on node {self._node.name} has ended: {last[:200]}"
+        return f"cnibench's program on node {self._name} has ended: {last[:200]}"
+
+
+class NodeConversation(ProgramConversation):
+    """With a module of an archive that is sent to a node's agent (system/carried.py)."""
+
+    def __init__(self, node: KubernetesNode, main: str, archive: bytes) -> None:
+        """Raises ClusterError."""
+        super().__init__(node.name, node.gateway, carried.command(node.python, main), archive)

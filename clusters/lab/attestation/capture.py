@@ -10,6 +10,7 @@ import mmap
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from cnibench.clusters.lab.namespaces.places import LabNode
@@ -161,12 +162,13 @@ class Tap:
     one takes longer than a probe.
     """
 
-    def __init__(self, node: LabNode) -> None:
-        self._node = node
+    def __init__(self, where: AbstractContextManager[None], device: str, name: str) -> None:
+        """On a device of the namespace that ``where`` leads to; ``name`` is its node's."""
+        self._name = name
         self._size = _BLOCK * _BLOCKS
         self._frames = self._size // _FRAME
         self._next = 0  # frame of the ring that the kernel fills next
-        with node.ns.inside():
+        with where:
             self._sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
             self._sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
@@ -176,7 +178,7 @@ class Tap:
                 struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, self._frames),
             )
             self._ring = mmap.mmap(self._sock.fileno(), self._size)
-            self._sock.bind((node.wire, _ETH_P_ALL))
+            self._sock.bind((device, _ETH_P_ALL))
         except BaseException:
             self._sock.close()
             raise
@@ -199,9 +201,7 @@ class Tap:
             self._next = (self._next + 1) % self._frames
         counted = self._sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
         if lost := struct.unpack("=II", counted)[1]:
-            raise ClusterError(
-                f"{lost} packets on the wire of node {self._node.name} were not seen"
-            )
+            raise ClusterError(f"{lost} packets on the wire of node {self._name} were not seen")
         return found
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ def tapped(nodes: Iterable[LabNode]) -> Iterator[None]:
     """One tap on each node for all ``watching`` in the block."""
     with contextlib.ExitStack() as stack:
         for node in nodes:
-            tap = _taps[node] = Tap(node)
+            tap = _taps[node] = Tap(node.ns.inside(), node.wire, node.name)
             stack.callback(tap.close)
             stack.callback(_taps.pop, node)
         yield

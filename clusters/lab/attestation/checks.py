@@ -46,7 +46,7 @@ def attest(deployment: LabDeployment) -> list[Attestation]:
         strange = _begun(deployment, stack) if deployment.claim.policy == "enforced" else []
         found += _wire(deployment)
         for family in deployment.families:
-            found += _inside(deployment, family)
+            found += inside(deployment, family)
             found += _between(deployment, family)
         # not before the streams: what refuses it may tell its sender the size of the path
         large = {family: _larger(deployment, family, stack) for family in deployment.families}
@@ -120,7 +120,7 @@ def _sizes(
     )
 
 
-def _inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
+def inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
     with capture.watching(deployment.a) as seen:

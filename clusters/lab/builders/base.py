@@ -53,6 +53,9 @@ class Datapath(abc.ABC):
     ] = {}  # what the model runs on the nodes, by name or path: the Debian package that has it
     super_packets: ClassVar[bool] = True  # False: Pods' own devices cut TCP into packets of the MTU
     beside_kube_proxy: ClassVar[bool] = False  # does the CNI leave Services to kube-proxy?
+    # Can its two nodes be on two machines? Then it makes the same on both from the same Pods, draws
+    # nothing at random, and is attested by packets alone.
+    between_machines: ClassVar[bool] = False
     sandbox: ClassVar[bool] = True  # False: Pods are the nodes' own namespaces
 
     @classmethod

@@ -20,6 +20,7 @@ from cnibench.clusters.lab.rules.ruleset import Part
 class Bridge(Bridged):
     """A bridge per host and static routes."""
 
+    between_machines = True
     name = "bridge"
     bridge = "docker0"
 

@@ -52,6 +52,7 @@ class CalicoOptions(FilterOptions):
 class Calico(Filtered):
     """Routed Pods; the encapsulation is the profile's own claim."""
 
+    between_machines = True
     name = "calico"
     Options: ClassVar[type[FilterOptions]] = CalicoOptions
     beside_kube_proxy = True

@@ -38,6 +38,7 @@ class FlannelOptions(FilterOptions):
 class Flannel(Bridged):
     """cni0 and a backend."""
 
+    between_machines = True
     name = "flannel"
     Options: ClassVar[type[FilterOptions]] = FlannelOptions
     bridge = "cni0"

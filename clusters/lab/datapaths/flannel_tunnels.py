@@ -56,6 +56,7 @@ class FlannelIpip(Flannel):
 class FlannelWireguard(Flannel):
     """cni0 and the WireGuard backend."""
 
+    between_machines = False
     name = "flannel-wireguard"
     Options = FilterOptions
     needs = (*Bridged.needs, "wireguard")

@@ -28,6 +28,7 @@ _START = 5.0  # s
 class FlannelUdp(Flannel):
     """cni0 and the UDP backend."""
 
+    between_machines = False
     name = "flannel-udp"
     Options = FilterOptions
     needs = (*Bridged.needs, "tun")

@@ -15,6 +15,7 @@ class Host(Datapath):
     node, the bare wire between nodes.
     """
 
+    between_machines = True
     name = "host"
     sandbox = False
 

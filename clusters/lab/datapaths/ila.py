@@ -56,6 +56,8 @@ def _prefix(node: LabNode) -> ipaddress.IPv6Address:
 class Addressed(Veth):
     """Routed veth pairs with SIR addresses; subclasses translate between nodes."""
 
+    between_machines = False
+
     def build(self) -> None:
         if self.deployment.families != (6,):
             raise ClusterError(f"{self.profile.name} is for IPv6 alone", "use --ip 6")

@@ -22,6 +22,7 @@ class Veth(Datapath):
     plugins/main/ptp).
     """
 
+    between_machines = True
     name = "veth"
 
     def build(self) -> None:

@@ -218,10 +218,12 @@ PLACE = (
         "testbed",
         "must agree",
         "testbed",
-        options=("cluster", "kernel", "kind_nodes", "node_image"),
+        options=("cluster", "lab", "kernel", "kind_nodes", "node_image"),
         about="lab, vm, kind or cluster",
     ),
-    Coordinate("wire", "must agree", "wire", options=("cluster",), about="veth, virtio or nic"),
+    Coordinate(
+        "wire", "must agree", "wire", options=("cluster", "lab"), about="veth, virtio or nic"
+    ),
     Coordinate(
         "wire_offload",
         "must agree",

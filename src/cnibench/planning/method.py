@@ -100,6 +100,7 @@ def _why_not(cell: Cell, plan: Plan, workload: Workload) -> str:
         load = workload.load(cell)
     except UnsupportedError as error:
         return error.message
-    if load.at_server and kind.slices == "in turn" and cell.placement == "inter":
+    apart = kind.slices == "in turn" or not kind.manages_nodes
+    if load.at_server and apart and cell.placement == "inter":
         return "its work is counted on the server's node, which is another machine"
     return ""

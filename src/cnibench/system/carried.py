@@ -23,6 +23,8 @@ def r(n):
   b += c
  return b
 """
+# Reads so many bytes (8 digits, then the program) and runs them.
+RUN = f'{READ}exec(compile(r(int(r(8))), "cnibench", "exec"))\n'
 # Reads so many bytes (8 digits, then the archive) and runs the module that its argument names.
 BOOT = f"""{READ}\
 import runpy, sys

@@ -8,6 +8,7 @@ from pathlib import Path
 from . import cache, furnish, node, roots
 
 _IMAGE = "localhost/cnibench-e2e/machine"
+_SERVERS = ("nginx.service", "netperf.service", "iperf3.service")  # that packages would start
 
 
 def image() -> str:
@@ -28,7 +29,7 @@ def _furnish(tree: Path) -> None:
     units = tree / "etc/systemd/system"
     for unit in units.glob("timers.target.wants/*"):
         unit.unlink()
-    for unit in furnish.MASKED:
+    for unit in (*furnish.MASKED, *_SERVERS):
         (units / f"{unit}").symlink_to("/dev/null")
     shutil.copy(furnish.FILES / "entrypoint", tree / "usr/local/bin/entrypoint")
     (tree / "usr/local/bin/entrypoint").chmod(0o755)

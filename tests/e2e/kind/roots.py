@@ -18,11 +18,13 @@ _NODE = (
 _MACHINE = (
     "systemd systemd-sysv dbus openssh-server sudo iproute2 iptables nftables conntrack ethtool"
     " kmod procps util-linux mount ca-certificates socat"
+    " python3 ipset netperf iperf3 nginx-light apache2-utils"  # for the lab between two machines
 )
 _BASE = (
     "iptables nftables ebtables conntrack ipset iproute2 ethtool bpftool kmod procps iputils-ping"
     " tcpdump ca-certificates netperf iperf3 nginx-light apache2-utils"
 )
+_NETPERF = "--components=main,non-free"
 _COMPILER = "clang-14"
 _LEFT_OUT = (
     "/usr/share/man/*",
@@ -49,7 +51,7 @@ def machine() -> Path:
     return cache.part(
         "root-machine",
         cache.key(SUITE, _MACHINE, _LEFT_OUT),
-        lambda where: _strap(where / "root.tar", _MACHINE),
+        lambda where: _strap(where / "root.tar", _MACHINE, _NETPERF),
     )
 
 
@@ -73,12 +75,7 @@ def images() -> Path:
                 f" {where}/compiler.tar"
             ),
         )
-        _strap(
-            None,
-            _BASE,
-            "--components=main,non-free",
-            *(f"--customize-hook={hook}" for hook in hooks),
-        )
+        _strap(None, _BASE, _NETPERF, *(f"--customize-hook={hook}" for hook in hooks))
 
     return cache.part("root-images", cache.key(SUITE, _BASE, _COMPILER, _LEFT_OUT), build)
 

@@ -1,0 +1,2 @@
+# What the machine's kernel has: the lab writes no files.
+listing kernel
