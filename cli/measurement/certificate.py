@@ -20,7 +20,7 @@ from cnibench.certificates.format import Agent, Certificate, Difference, Rate
 from cnibench.cli.errors import guarded
 from cnibench.cli.measurement import execute
 from cnibench.cli.measurement.plan import plan_of
-from cnibench.cli.measurement.request import Request, prepare
+from cnibench.cli.measurement.request import Request, options_of, prepare
 from cnibench.cli.options.plan import PlanOptions
 from cnibench.clusters.lab.fidelity import image, programs
 from cnibench.clusters.lab.fidelity.adapter import Adapter
@@ -136,8 +136,10 @@ def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setu
         no_perf=True,
         settings=settings,
     )
+    plan = plan_of(asked)
+    cluster = AgentCluster(options_of(plan), setup)
     try:
-        request = prepare(plan_of(asked), name=f"fidelity-{profile.name}")
+        request = prepare(plan, cluster, name=f"fidelity-{profile.name}")
     except NoSlicesError as error:
         remedy = "use a machine that can: 'cnibench fidelity' compares in slices only"
         raise NoSlicesError(error.message, remedy) from None
@@ -146,7 +148,7 @@ def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setu
         for cell in request.manifest.cells
     ]
     manifest = replace_fields(request.manifest, cells=cells, deployment_blocks=blocks)
-    return replace(request, manifest=manifest, cluster=AgentCluster(request.cluster.options, setup))
+    return replace(request, manifest=manifest)
 
 
 def _carry(request: Request, path: Path | None) -> tuple[str, list[Difference], int]:

@@ -23,7 +23,7 @@ from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.node_inspection import KernelAccess
 from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.capability import Capability, missing
-from cnibench.testbed.cluster import Cluster, Problem
+from cnibench.testbed.cluster import Cluster, Options, Problem
 
 
 @dataclass
@@ -123,19 +123,26 @@ def check_machine(
         )
 
 
+def own_options(cluster: Cluster, label: str, profile: Profile) -> Options:
+    """The cluster's options for one profile: its own settings, and the IP families that it has."""
+    options = cluster.options
+    families = tuple(
+        ip for ip in options.ip if ip in profile.features.ip
+    )  # the others are left out of its cells
+    given = options.settings
+    own = {"": {**given.get("", {}), **given.get(label, {})}}
+    return replace(options, ip=families or options.ip, settings=own)
+
+
 def runnable_profiles(
     cluster: Cluster, asked: Mapping[str, Profile], other_kernel: bool = False
 ) -> Runnable:
     found = Runnable()
     for label, item in asked.items():
-        families = tuple(
-            ip for ip in cluster.options.ip if ip in item.features.ip
-        )  # the others are left out of its cells
-        given = cluster.options.settings
-        own = {"": {**given.get("", {}), **given.get(label, {})}}
-        alone = replace(cluster.options, ip=families or cluster.options.ip, settings=own)
         problems = [
-            one for one in cluster.check(item, alone) if not (other_kernel and one.kind == "kernel")
+            one
+            for one in cluster.check(item, own_options(cluster, label, item))
+            if not (other_kernel and one.kind == "kernel")
         ]
         if not problems:
             found.runnable[label] = item

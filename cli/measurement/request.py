@@ -14,6 +14,7 @@ from cnibench.cli.measurement.checks import (
     Runnable,
     check_machine,
     check_slices,
+    own_options,
     possible_cells,
     runnable_profiles,
     working_collectors,
@@ -53,20 +54,29 @@ class Request:
     warnings: Sequence[str] = ()
 
 
-def profile_problems(plan: Plan) -> list[Problem]:
+def cluster_of(plan: Plan, options: ClusterOptions | None = None, *, keep: bool = False) -> Cluster:
+    """The cluster that the plan is measured on. Raises UsageError for options that its kind does
+    not take.
+    """
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    return kind(options_of(plan, options, keep=keep))
+
+
+def profile_problems(plan: Plan, cluster: Cluster) -> list[Problem]:
     """What the profiles of the plan lack on this machine."""
-    cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.families))
-    asked = profiles_of(plan)
-    return [problem for item in asked.values() for problem in cluster.check(item)]
+    return [
+        problem
+        for label, item in profiles_of(plan).items()
+        for problem in cluster.check(item, own_options(cluster, label, item))
+    ]
 
 
 def prepare(
     plan: Plan,
+    cluster: Cluster,
     *,
     name: str = "",
     facts: Mapping[str, str] | None = None,
-    cluster_options: ClusterOptions | None = None,
-    keep: bool = False,
     other_kernel: bool = False,
     notes: Sequence[str] = (),
     here: Here | None = None,
@@ -80,32 +90,30 @@ def prepare(
     """
     plan = plan.seeded()
     asked = profiles_of(plan)
-    kind: type[Cluster] = provider("clusters", plan.cluster)
     # what a cluster has already may be removed, and then --set current:... says what that is
-    there = {profile.CURRENT.name} if issubclass(kind, Recognition) else set()
+    there = {profile.CURRENT.name} if isinstance(cluster, Recognition) else set()
     for label in plan.settings:
         if label and label not in asked and label not in there:
             raise UsageError(
                 f"--set {label}:... names no profile of this run",
                 f"the labels are: {', '.join(asked)}",
             )
-    if beyond := [path for path in plan.path if path not in kind.paths]:
+    if beyond := [path for path in plan.path if path not in cluster.paths]:
         raise UsageError(
             f"--cluster {plan.cluster} has no path {', '.join(beyond)}",
-            f"it has: {', '.join(kind.paths)}",
+            f"it has: {', '.join(cluster.paths)}",
         )
-    if plan.method == "slices" and not kind.slices:
+    if plan.method == "slices" and not cluster.slices:
         raise UsageError(
             f"--cluster {plan.cluster} cannot measure in slices",
             "use --method windows, or --cluster lab",
         )
-    if plan.pairs > kind.most_pairs:
+    if plan.pairs > cluster.most_pairs:
         raise UsageError(
-            f"--cluster {plan.cluster} supports at most {kind.most_pairs} pairs of Pods, not"
+            f"--cluster {plan.cluster} supports at most {cluster.most_pairs} pairs of Pods, not"
             f" {plan.pairs}",
             "ask for fewer",
         )
-    cluster = kind(_options(plan, keep=keep, cluster=cluster_options or ClusterOptions()))
     workloads: dict[str, Workload] = providers("workloads")
     # wrong names and parameters are reported before anything that this machine lacks
     wished, remarks = cells(plan, workloads, asked)
@@ -203,7 +211,10 @@ def _request(
     return Request(manifest, found.runnable, workloads, collectors, cluster, warnings)
 
 
-def _options(plan: Plan, *, keep: bool, cluster: ClusterOptions, in_vm: bool = False) -> Options:
+def options_of(
+    plan: Plan, cluster: ClusterOptions | None = None, *, keep: bool = False, in_vm: bool = False
+) -> Options:
+    """What the plan asks of its cluster."""
     return Options(
         mtu=plan.mtu,
         wire_offload=plan.wire_offload,
@@ -213,7 +224,7 @@ def _options(plan: Plan, *, keep: bool, cluster: ClusterOptions, in_vm: bool = F
         pairs=plan.pairs,
         settings=plan.settings,
         keep=keep,
-        cluster=cluster,
+        cluster=cluster or ClusterOptions(),
         in_vm=in_vm,
     )
 
@@ -227,10 +238,10 @@ def again(manifest: Manifest) -> Request:
     plan = Plan.model_validate(manifest.plan)
     profiles = {label: Profile.model_validate(item) for label, item in manifest.profiles.items()}
     kind: type[Cluster] = provider("clusters", plan.cluster)
-    options = _options(
+    options = options_of(
         plan,
+        stored({key: item for key, item in manifest.extra.items() if key != "keep"}),
         keep=bool(manifest.extra.get("keep")),
-        cluster=stored({key: item for key, item in manifest.extra.items() if key != "keep"}),
         in_vm=bool(inside()),
     )
     cluster = kind(options)

@@ -61,8 +61,9 @@ def test_nothing_is_started_when_every_cell_needs_what_is_missing(
             raise AssertionError("nothing may be installed")
 
     monkeypatch.setattr(request, "provider", lambda package, name: Unstarted)
+    plan = build_plan({"cni": ["flannel"], "workload": [{"name": "pods"}]}, None)
     with pytest.raises(UsageError, match="nothing is left to measure") as error:
-        request.prepare(build_plan({"cni": ["flannel"], "workload": [{"name": "pods"}]}, None))
+        request.prepare(plan, request.cluster_of(plan))
     assert "--cluster local does not support timing the start of Pods" in error.value.remedy
 
 

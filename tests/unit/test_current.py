@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cnibench.analysis import analyse
-from cnibench.cli.measurement.request import prepare
+from cnibench.cli.measurement.request import cluster_of, prepare
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.existing.deployment import ExistingDeployment
 from cnibench.clusters.existing.safeguards import check_removable
@@ -115,7 +115,7 @@ def test_a_setting_may_be_for_what_the_cluster_has(kind: str, label: str, said: 
     settings = {label: {"version": "1"}}
     plan = Plan(title="x", cni=("flannel",), cluster=kind, settings=settings, pairs=1000)
     with pytest.raises(UsageError, match=said):
-        prepare(plan)
+        prepare(plan, cluster_of(plan))
 
 
 class _Deployment(ExistingDeployment):

@@ -286,7 +286,7 @@ def test_a_run_is_refused_before_the_cluster_is_looked_at(
     ask(access, NOTHING)
     plan = build_plan({"cni": ["current"], "cluster": "existing", "path": ["nodeport"]}, None)
     with pytest.raises(MissingError) as error:
-        request.prepare(plan, cluster_options=ClusterOptions(pull_secret=SECRET))
+        request.prepare(plan, request.cluster_of(plan, ClusterOptions(pull_secret=SECRET)))
     wanted = rights("measure", {"service", "pull-secret"}, SECRET)
     said = preflight.said([one for one in wanted if not one.without])
     assert error.value.message == f"the user of the context 'lab' may not: {said}"

@@ -122,7 +122,7 @@ def command(
     from cnibench.cli.measurement.calibration import show, store
     from cnibench.cli.measurement.execute import carry_out
     from cnibench.cli.measurement.plan import plan_of, with_usual_method
-    from cnibench.cli.measurement.request import prepare
+    from cnibench.cli.measurement.request import cluster_of, prepare
     from cnibench.cli.options.plan import PlanOptions
     from cnibench.model.units import fraction
     from cnibench.planning.method import MEASURED
@@ -153,8 +153,9 @@ def command(
             seed=seed,
             no_perf=True,
         )
+        plan = plan_of(asked)
         request = prepare(
-            plan_of(asked), name=f"calibrate-{mode}-{seconds}", cluster_options=cluster_options
+            plan, cluster_of(plan, cluster_options), name=f"calibrate-{mode}-{seconds}"
         )
         request = _deployed_anew(request, rounds, blocks, wished)
         path = (folder / request.manifest.id).absolute()

@@ -153,7 +153,7 @@ def _request(
     machine lacks is left out where a VM could only be emulated.
     """
     from cnibench.cli.measurement import kernel_choice
-    from cnibench.cli.measurement.request import prepare, profile_problems
+    from cnibench.cli.measurement.request import cluster_of, prepare, profile_problems
     from cnibench.errors import NoSlicesError
     from cnibench.planning.calibrations import Here
     from cnibench.planning.plans import named
@@ -163,11 +163,13 @@ def _request(
     assert plan is not None  # a chosen figure has panels
     if seed is not None:
         plan = plan.model_copy(update={"seed": seed})
+    cluster = cluster_of(plan)
     vm = kernel_choice.decide(
-        kernel, plan.cluster, lambda: profile_problems(plan), whatever_runs=True
+        kernel, plan.cluster, partial(profile_problems, plan, cluster), whatever_runs=True
     )
     prepared = partial(
         prepare,
+        cluster=cluster,
         other_kernel=vm is not None,
         here=Here(folder, plan.cluster, *(("vm", vm.kernel.release) if vm else ())),
     )

@@ -329,7 +329,7 @@ def command(
     from cnibench.cli.measurement import kernel_choice
     from cnibench.cli.measurement.plan import at_scale, facts_of, plan_of, suited, with_usual_method
     from cnibench.cli.measurement.preview import expect, preview, show, warn
-    from cnibench.cli.measurement.request import prepare, profile_problems
+    from cnibench.cli.measurement.request import cluster_of, prepare, profile_problems
     from cnibench.planning.blocks import words
     from cnibench.planning.calibrations import Here
 
@@ -337,10 +337,11 @@ def command(
     if options.scale is not None:
         plan, shortened = at_scale(plan, options.scale)
         given_up += shortened
+    cluster = cluster_of(plan, cluster_options, keep=options.keep)
     vm = kernel_choice.decide(
         options.kernel or "auto",
         plan.cluster,
-        lambda: profile_problems(plan),
+        partial(profile_problems, plan, cluster),
         whatever_runs=set(plan.cni) == {"all"},
     )
     if vm is not None:
@@ -349,10 +350,9 @@ def command(
     here = Here(folder, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     prepared = partial(
         prepare,
+        cluster=cluster,
         name=options.title or "",
         facts=facts_of(options.fact),
-        cluster_options=cluster_options,
-        keep=options.keep,
         other_kernel=vm is not None,
         here=here,
     )
