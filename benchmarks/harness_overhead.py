@@ -66,7 +66,7 @@ def bare(s: SampleContext) -> float:
 
 def harness(s: SampleContext, collectors: list[Collector]) -> float:
     """The same sample through the harness."""
-    found = measure(s, provider("workloads", s.cell.workload), collectors).findings
+    found = measure(s, provider("workloads", s.cell.workload), collectors).measurements
     return next(
         r.value
         for r in found.readings

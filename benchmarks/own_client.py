@@ -28,6 +28,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from _ratios import log_ratio
+
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.registry import provider
@@ -35,7 +37,7 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.priority import CLIENT, SERVER, ahead, raised
-from cnibench.run.slices.rounds import FEWEST, log_ratio
+from cnibench.run.slices.rounds import FEWEST
 from cnibench.run.slices.slice import Slice, order
 from cnibench.testbed.capabilities.pods.entered import EnteredPods
 from cnibench.testbed.cluster import Options

@@ -30,6 +30,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from _ratios import log_ratio
 from msgspec.structs import replace as replace_struct
 from scipy.stats import t
 
@@ -43,7 +44,7 @@ from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.priority import CLIENT, SERVER, ahead, raised
 from cnibench.run.slices.readings.clocks import descendants
-from cnibench.run.slices.rounds import FEWEST, log_ratio, values
+from cnibench.run.slices.rounds import FEWEST, values
 from cnibench.run.slices.slice import Slice, order
 from cnibench.testbed.cluster import Options
 
@@ -90,7 +91,7 @@ def window(s: SampleContext) -> float:
                 raised(servers, SERVER)
                 raised([client.pid], CLIENT)
             client.wait(20.0)
-        found = workload.findings(s)
+        found = workload.measurements(s)
     (value,) = (one.value for one in found.readings if one.metric == load.metric)
     return float(value)
 

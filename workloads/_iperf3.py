@@ -171,7 +171,7 @@ class Iperf3(Workload):
             *self.arguments(s.cell.params),
         ]
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         out, err = _common.outputs(s)
         report = parse(out, err)
         asked = _common.whole_seconds(s.duration)

@@ -147,7 +147,7 @@ class Netperf(Workload):
             keys,
         ]
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         out, err = _common.outputs(s)
         values = parse(out, err, (*_ALWAYS, *self.selectors), _common.whole_seconds(s.duration))
         found = self.interpret(values)

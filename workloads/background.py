@@ -85,11 +85,11 @@ class UnderLoad(Workload):
     def kept_pods(self, cell: Cell) -> int:
         return 2 * _load.pairs(cell.params["connections"], cell.placement, cell.params["pods"])
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         """The pair's figures, and a record of the load: what was asked for and what it truly sent
         (bit/s, all connections).
         """
-        found = self.inner.findings(s)
+        found = self.inner.measurements(s)
         if self._background is not None:
             self._background.check()
             asked = self._background.load

@@ -165,7 +165,7 @@ class Http(Workload):
         ab = _ab.command(params, requests or _ab.most(seconds), *by_time)
         return ["sh", "-c", _AB.format(target=_host(s, s.target)), "sh", *ab]
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         params = s.cell.params
         report = _ab.parse(*_common.outputs(s))
         _ab.check(report, params["requests"], _common.whole_seconds(s.duration), params["payload"])

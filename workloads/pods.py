@@ -75,7 +75,7 @@ class Pods(Workload):
         )
         return Task("start-pods")
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         """Means over the Pods: ``pod_ready`` until the first packet is through, ``pod_network`` the
         CNI's part; the steps as records.
         """

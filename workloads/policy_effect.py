@@ -149,7 +149,7 @@ class PolicyEffect(Workload):
         write_private(s.raw / "effect.json", json.dumps(effect) + "\n")
         return Task("policy-effect")
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         effect = json.loads((s.raw / "effect.json").read_text(encoding="utf-8"))
         found = Measurements()
         found.add("policy_effect", effect["effect"])

@@ -92,7 +92,7 @@ class RulePath(Workload):
     def start(self, s: SampleContext) -> Process:
         return _common.start(s, _client(s, _LENGTH))
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         nodes = []
         for node in s.deployment.nodes():
             _mark(s, node, "end")

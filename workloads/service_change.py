@@ -131,7 +131,7 @@ class ServiceChange(Workload):
         write_private(s.raw / "change.json", json.dumps(record) + "\n")
         return Task("service-change")
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         record = json.loads((s.raw / "change.json").read_text(encoding="utf-8"))
         found = Measurements()
         found.add("service_reachable", record["reachable"])

@@ -94,7 +94,7 @@ class TcpConnect(Workload):
     def start(self, s: SampleContext) -> Process:
         return _common.start(s, _client(s, int(s.cell.params["connections"])))
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         return parse(*_common.outputs(s), int(s.cell.params["connections"]))
 
 

@@ -115,7 +115,7 @@ class TcpLatency(Workload):
     def start(self, s: SampleContext) -> Process:
         return _common.start(s, _client(s, s.duration))
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         return parse(*_common.outputs(s))
 
 

@@ -165,7 +165,7 @@ def _stream(
         client_cpu=cpus[0],
         server_cpu=cpus[1],
     )
-    found = measure(context, workload, [provider("collectors", "sizes")]).findings
+    found = measure(context, workload, [provider("collectors", "sizes")]).measurements
     throughput = next(one.value for one in found.readings if one.metric == "throughput")
     sizes = [
         one["mean"]

@@ -64,7 +64,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         self.testbed = "vm" if options.in_vm else "lab"
         self.congestion_control = options.congestion_control or congestion.DEFAULT
         self.model = wire.model(options)
-        self._stands: list[LabDeployment] = []
+        self._deployments: list[LabDeployment] = []
         self._certified: dict[str, dict[str, Any]] = {}  # by label, what certificates say of it
         self._numbers = itertools.count(1)  # of stands; next() is atomic, others install, too
 
@@ -200,7 +200,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
                 "this is a defect: the command has to use carry()",
             )
         deployment = LabDeployment(label, profile, self.options, next(self._numbers))
-        self._stands.append(deployment)
+        self._deployments.append(deployment)
         self._look_up(label, profile)
         return deployment
 
@@ -228,10 +228,10 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         }
         if self._certified:
             facts["certificates"] = dict(self._certified)
-        if self._stands:
-            deployment = self._stands[-1]
+        if self._deployments:
+            deployment = self._deployments[-1]
             facts["sysctls"] = deployment.settings
-            facts["unheld"] = sorted({said for one in self._stands for said in one.unheld()})
+            facts["unheld"] = sorted({said for one in self._deployments for said in one.unheld()})
             facts["wire_features"] = {
                 node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on)
                 for node in deployment.nodes()
@@ -239,9 +239,9 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         return facts
 
     def __exit__(self, *error: object) -> None:
-        while self._stands:
+        while self._deployments:
             try:
-                self._stands.pop().remove()
+                self._deployments.pop().remove()
             except CnibenchError:
                 if error[0] is None:
                     raise

@@ -113,7 +113,7 @@ class Seen:
                     node["path"] for node in record["nodes"]
                 ]
 
-    def stand(self) -> None:
+    def kernel_state(self) -> None:
         """What stands on the client's node and in its Pod."""
         self.found["layout"] = layout(self.deployment)
         self.found["layout"]["longest frames"] = self._longest()
@@ -184,7 +184,7 @@ class Seen:
             try:
                 return measure(
                     context, driver, [provider("collectors", "perf")] if window == "cpp" else []
-                ).findings
+                ).measurements
             except (LimitError, MeasureError):
                 if again == _TRIES - 1:
                     raise
@@ -313,7 +313,7 @@ def look(deployments: Sequence[Deployment], folder: Path, repeats: int) -> dict[
             one.measure(stream=repeat == 0)
     for one in seen:
         one.trace()
-        one.stand()
+        one.kernel_state()
     return {one.deployment.label: one.found for one in seen}
 
 

@@ -49,7 +49,7 @@ def sample(
     s = context(deployment, workload, raw, placement, seconds, **params)
     return measure(
         s, provider("workloads", workload), [provider("collectors", name) for name in collectors]
-    ).findings
+    ).measurements
 
 
 def records(found: Measurements, name: str) -> list[dict[str, Any]]:

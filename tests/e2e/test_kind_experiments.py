@@ -268,7 +268,7 @@ def test_a_background_pod_that_dies_marks_the_cell(
             assert isinstance(victim, EnteredPod)
             victim.node.run(["kill", "-9", str(victim.pid)], timeout=20)
             client.wait(30)
-            work.findings(s)
+            work.measurements(s)
 
     with pytest.raises(CnibenchError, match=r"background load broke|the (background )?Pod bx1"):
         measured()

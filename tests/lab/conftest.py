@@ -26,8 +26,8 @@ def tree_of_tests() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_stand() -> Iterator[Callable[..., LabDeployment]]:
-    """Makes stands: ``make_stand(profile or its name, **Options)``; removed after the test."""
+def make_deployment() -> Iterator[Callable[..., LabDeployment]]:
+    """``make_deployment(profile or its name, **Options)``; removed after the test."""
     deployments: list[LabDeployment] = []
 
     def make(profile: Profile | str, **options: Any) -> LabDeployment:

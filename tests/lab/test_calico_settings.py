@@ -25,8 +25,8 @@ def setting(ns: Namespace, key: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["calico-wp-xsub", "calico-np-vxlan", "calico-ebpf"])
-def test_connections_are_counted(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name)
+def test_connections_are_counted(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name)
     for node in deployment.nodes():
         assert setting(node.ns, "netfilter/nf_conntrack_acct") == "1"
     client, server = deployment.pair("inter")
@@ -36,17 +36,17 @@ def test_connections_are_counted(make_stand: Make, name: str) -> None:
 
 @pytest.mark.parametrize("default", ["0", "1", "2"])
 def test_a_pods_device_has_the_nodes_own_reverse_path_filter(
-    make_stand: Make, default: str
+    make_deployment: Make, default: str
 ) -> None:
-    deployment = make_stand("calico-wp-xsub")
+    deployment = make_deployment("calico-wp-xsub")
     deployment.a.ns.sysctl({"net/ipv4/conf/default/rp_filter": default})
     (pod,) = deployment.add_pods(deployment.a, 1)
     assert setting(deployment.a.ns, f"ipv4/conf/{pod.host_end}/rp_filter") == default  # type: ignore[attr-defined]
     assert setting(deployment.b.ns, f"ipv4/conf/{deployment.b.wire}/rp_filter") == "0"
 
 
-def test_the_programs_mode_has_no_strict_filter(make_stand: Make) -> None:
-    deployment = make_stand("calico-ebpf")
+def test_the_programs_mode_has_no_strict_filter(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-ebpf")
     ns, wire = deployment.a.ns, deployment.a.wire
     assert setting(ns, "ipv4/conf/all/rp_filter") == "0"
     assert setting(ns, f"ipv4/conf/{wire}/rp_filter") == "2"
@@ -55,8 +55,8 @@ def test_the_programs_mode_has_no_strict_filter(make_stand: Make) -> None:
     assert setting(ns, f"ipv4/conf/{pod.host_end}/rp_filter") == "0"
 
 
-def test_routes_through_vxlan_name_the_tunnels_mtu(make_stand: Make) -> None:
-    deployment = make_stand("calico-wp-vxlan")
+def test_routes_through_vxlan_name_the_tunnels_mtu(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-wp-vxlan")
     for node, to in ((deployment.a, "10.244.1.0/24"), (deployment.b, "10.244.0.0/24")):
         route = node.ns.run(["ip", "route", "show", to], timeout=20).stdout
         assert "dev vxlan.calico" in route
@@ -65,11 +65,11 @@ def test_routes_through_vxlan_name_the_tunnels_mtu(make_stand: Make) -> None:
 
 @pytest.mark.parametrize(("name", "tcx"), [("calico-ebpf", True), ("cilium", False)])
 def test_programs_are_at_tcx_for_calico_and_at_clsact_for_cilium_1_15(
-    make_stand: Make, name: str, tcx: bool
+    make_deployment: Make, name: str, tcx: bool
 ) -> None:
     if not tc.has_tcx():
         pytest.skip("this kernel lacks TCX")
-    deployment = make_stand(name)
+    deployment = make_deployment(name)
     filters = listing({"a": deployment.a.ns})["a: filters"]
     assert filters
     assert all((" tcx " in line) == tcx for line in filters)
@@ -78,9 +78,9 @@ def test_programs_are_at_tcx_for_calico_and_at_clsact_for_cilium_1_15(
 
 
 def test_without_tcx_calico_attaches_at_clsact(
-    make_stand: Make, monkeypatch: pytest.MonkeyPatch
+    make_deployment: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tc, "has_tcx", lambda: False)
-    deployment = make_stand("calico-ebpf")
+    deployment = make_deployment("calico-ebpf")
     assert "clsact" in deployment.a.ns.run(["tc", "qdisc", "show"], timeout=20).stdout
     assert not [item for item in deployment.attest() if not item.passed]

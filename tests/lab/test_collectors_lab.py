@@ -20,7 +20,7 @@ from cnibench.run.windows.sample import measure
 from tests.lab._cycles import evaluated_again
 from tests.lab._samples import sample
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 Placement = Literal["intra", "inter"]
 _ATTEMPTS = 8
 _ENOUGH = 300  # samples of ours, to judge shares by
@@ -55,7 +55,7 @@ def observed(
         for name, each in providers("collectors").items()
         if name in OURS and window in each.windows
     ]
-    return measure(s, provider("workloads", workload), collectors).findings
+    return measure(s, provider("workloads", workload), collectors).measurements
 
 
 def line(found: Measurements, file: str) -> dict[str, Any]:
@@ -96,12 +96,16 @@ def adds_up(cpp: dict[str, Any]) -> None:
     ],
 )
 def test_cycles_go_to_the_components_of_the_datapath(
-    make_stand: MakeStand, tmp_path: Path, profile: str, placement: Placement, costs: set[str]
+    make_deployment: MakeDeployment,
+    tmp_path: Path,
+    profile: str,
+    placement: Placement,
+    costs: set[str],
 ) -> None:
     """In several windows where it takes them: on a machine that others keep busy few samples of one
     are ours.
     """
-    deployment, cycles, counted, refused = make_stand(profile), Counter[str](), 0, list[str]()
+    deployment, cycles, counted, refused = make_deployment(profile), Counter[str](), 0, list[str]()
     for attempt in range(_ATTEMPTS):
         raw = tmp_path / str(attempt)
         try:
@@ -130,10 +134,10 @@ def test_cycles_go_to_the_components_of_the_datapath(
 
 @pytest.mark.parametrize("ip", [4, 6])
 def test_speed_windows_count_packets_bytes_and_cpu(
-    make_stand: MakeStand, tmp_path: Path, ip: int
+    make_deployment: MakeDeployment, tmp_path: Path, ip: int
 ) -> None:
     found = observed(
-        make_stand("veth-baseline", ip=(4, 6)),
+        make_deployment("veth-baseline", ip=(4, 6)),
         "tcp-stream",
         tmp_path,
         placement="inter",
@@ -156,10 +160,10 @@ def test_speed_windows_count_packets_bytes_and_cpu(
     assert all(record["mean"] > 1000 for record in sent.values())
 
 
-def test_datagrams_are_counted_for_udp(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_datagrams_are_counted_for_udp(make_deployment: MakeDeployment, tmp_path: Path) -> None:
     for ip in (4, 6):
         found = observed(
-            make_stand("veth-baseline", ip=(4, 6)),
+            make_deployment("veth-baseline", ip=(4, 6)),
             "udp-stream",
             tmp_path / str(ip),
             placement="intra",
@@ -171,9 +175,11 @@ def test_datagrams_are_counted_for_udp(make_stand: MakeStand, tmp_path: Path) ->
 
 
 def test_histograms_show_super_packets_on_each_device_of_the_path(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
-    found = observed(make_stand("flannel"), "tcp-stream", tmp_path, placement="inter", window="cpp")
+    found = observed(
+        make_deployment("flannel"), "tcp-stream", tmp_path, placement="inter", window="cpp"
+    )
     shown = [
         record
         for name, record in found.records
@@ -187,9 +193,12 @@ def test_histograms_show_super_packets_on_each_device_of_the_path(
         )  # larger than the MTU: segmented later or never
 
 
-def test_the_host_itself_has_cycles_per_packet_too(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_the_host_itself_has_cycles_per_packet_too(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     adds_up(
         line(
-            observed(make_stand("host"), "tcp-rr", tmp_path, placement="inter", window="cpp"), "cpp"
+            observed(make_deployment("host"), "tcp-rr", tmp_path, placement="inter", window="cpp"),
+            "cpp",
         )
     )

@@ -26,7 +26,7 @@ from cnibench.run.windows.sample import measure
 from cnibench.workloads import policy_effect
 from tests.lab._samples import sample
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 
 
 def under(
@@ -58,9 +58,9 @@ def packets(rule: str) -> int:
 @pytest.mark.parametrize("name", ["bridge-static", "flannel", "calico-wp-xsub", "kube-router"])
 @pytest.mark.parametrize("setting", ["no-match", "top-of-chain"])
 def test_entries_are_there_met_and_gone(
-    make_stand: MakeStand, name: str, setting: Literal["no-match", "top-of-chain"]
+    make_deployment: MakeDeployment, name: str, setting: Literal["no-match", "top-of-chain"]
 ) -> None:
-    deployment = make_stand(name, ip=(4, 6))
+    deployment = make_deployment(name, ip=(4, 6))
     client, server = deployment.pair("inter")
     asked = Policies(entries=40, setting=setting, restrictions=7, conntrack="bypassed")
     with under(deployment, Conditions(policy=asked)) as (record,):
@@ -83,8 +83,8 @@ def test_entries_are_there_met_and_gone(
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
 
 
-def test_five_thousand_entries_and_conntrack_used(make_stand: MakeStand) -> None:
-    deployment = make_stand("bridge-static")
+def test_five_thousand_entries_and_conntrack_used(make_deployment: MakeDeployment) -> None:
+    deployment = make_deployment("bridge-static")
     client, server = deployment.pair("intra")
     with under(deployment, Conditions(policy=Policies(entries=5000)), "intra") as (record,):
         assert set(record["found"].values()) == {5001}
@@ -97,9 +97,9 @@ def test_five_thousand_entries_and_conntrack_used(make_stand: MakeStand) -> None
 
 @pytest.mark.parametrize("setting", ["no-match", "top-of-chain"])
 def test_entries_of_an_ebpf_map(
-    make_stand: MakeStand, setting: Literal["no-match", "top-of-chain"]
+    make_deployment: MakeDeployment, setting: Literal["no-match", "top-of-chain"]
 ) -> None:
-    deployment = make_stand("cilium-native")
+    deployment = make_deployment("cilium-native")
     client, server = deployment.pair("inter")
     with under(
         deployment, Conditions(policy=Policies(entries=5000, setting=setting, restrictions=40))
@@ -109,15 +109,15 @@ def test_entries_of_an_ebpf_map(
     assert deployment.datapath.policies_found() == {"a": 0, "b": 0}
 
 
-def test_what_is_not_there_is_unsupported(make_stand: MakeStand) -> None:
+def test_what_is_not_there_is_unsupported(make_deployment: MakeDeployment) -> None:
     with (
         pytest.raises(UnsupportedError, match="no packet filter"),
-        under(make_stand("veth-baseline"), Conditions(policy=Policies())),
+        under(make_deployment("veth-baseline"), Conditions(policy=Policies())),
     ):
         pass
     with (
         pytest.raises(UnsupportedError, match="proxy") as caught,
-        under(make_stand("cilium-native"), Conditions(policy=Policies(layer="L7"))),
+        under(make_deployment("cilium-native"), Conditions(policy=Policies(layer="L7"))),
     ):
         pass
     assert "--cluster" in caught.value.remedy
@@ -136,8 +136,8 @@ class _Refused(Bridge):
         )  # type: ignore[return-value]
 
 
-def test_rules_that_fail_to_load_half_way_leave_nothing(make_stand: MakeStand) -> None:
-    deployment = make_stand("bridge-static")
+def test_rules_that_fail_to_load_half_way_leave_nothing(make_deployment: MakeDeployment) -> None:
+    deployment = make_deployment("bridge-static")
     deployment.datapath.__class__ = _Refused
     with (
         pytest.raises(ClusterError, match="ended with"),
@@ -150,9 +150,9 @@ def test_rules_that_fail_to_load_half_way_leave_nothing(make_stand: MakeStand) -
 
 
 def test_a_stand_that_cannot_be_cleaned_is_not_measured_on(
-    make_stand: MakeStand, monkeypatch: pytest.MonkeyPatch
+    make_deployment: MakeDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployment = make_stand("bridge-static")
+    deployment = make_deployment("bridge-static")
     with (
         pytest.raises(ClusterError, match="could not be taken back"),
         under(deployment, Conditions(policy=Policies(entries=3))),
@@ -181,8 +181,8 @@ def longest(deployment: LabDeployment) -> int:
             return found
 
 
-def test_virtual_tso_off_and_on(make_stand: MakeStand) -> None:
-    deployment = make_stand("bridge-static")
+def test_virtual_tso_off_and_on(make_deployment: MakeDeployment) -> None:
+    deployment = make_deployment("bridge-static")
     client, server = deployment.pair("intra")
     before = features.read(client.ns, "eth0")
     with under(deployment, Conditions(offload=Offload(pods="tso-off")), "intra") as records:
@@ -195,18 +195,20 @@ def test_virtual_tso_off_and_on(make_stand: MakeStand) -> None:
     assert features.read(client.ns, "eth0") == before
 
 
-def test_the_wire_of_one_cell(make_stand: MakeStand) -> None:
-    deployment = make_stand("bridge-static")
+def test_the_wire_of_one_cell(make_deployment: MakeDeployment) -> None:
+    deployment = make_deployment("bridge-static")
     before = [features.read(node.ns, node.wire) for node in deployment.nodes()]
     with under(deployment, Conditions(offload=Offload(wire="none"))):
         assert not features.read(deployment.a.ns, deployment.a.wire)["tx-tcp-segmentation"]
     assert [features.read(node.ns, node.wire) for node in deployment.nodes()] == before
 
 
-def test_a_workload_under_conditions_says_so(make_stand: MakeStand, tmp_path: Path) -> None:
-    deployment = make_stand("bridge-static")
+def test_a_workload_under_conditions_says_so(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    deployment = make_deployment("bridge-static")
     s = context(deployment, "tcp-rr", tmp_path, **{"policy.entries": 20, "offload.pods": "tso-off"})
-    found = measure(s, provider("workloads", "tcp-rr"), []).findings
+    found = measure(s, provider("workloads", "tcp-rr"), []).measurements
     told = [record for name, record in found.records if name == "conditions"]
     assert [record["condition"] for record in told].count("policy") == 1
     assert len(told) == 5
@@ -217,13 +219,15 @@ def test_a_workload_under_conditions_says_so(make_stand: MakeStand, tmp_path: Pa
 @pytest.mark.parametrize("name", ["bridge-static", "cilium-native"])
 @pytest.mark.parametrize("ip", [4, 6])
 def test_the_time_until_a_policy_takes_effect(
-    make_stand: MakeStand, tmp_path: Path, name: str, ip: int
+    make_deployment: MakeDeployment, tmp_path: Path, name: str, ip: int
 ) -> None:
     deployment = (
-        make_stand(name, ip=(4, 6)) if name == "bridge-static" else make_stand(name, ip=(ip,))
+        make_deployment(name, ip=(4, 6))
+        if name == "bridge-static"
+        else make_deployment(name, ip=(ip,))
     )
     s = context(deployment, "policy-effect", tmp_path, ip, **{"policy.entries": 100})
-    found = measure(s, provider("workloads", "policy-effect"), []).findings
+    found = measure(s, provider("workloads", "policy-effect"), []).measurements
     (reading,) = found.readings
     assert reading.metric == "policy_effect"
     assert 0 < reading.value < 30
@@ -234,7 +238,7 @@ def test_the_time_until_a_policy_takes_effect(
         provider("workloads", "policy-effect"),
         [],
     )
-    assert again.findings.readings[0].value > 0
+    assert again.measurements.readings[0].value > 0
 
 
 class _Remembering(Bridge):
@@ -259,13 +263,13 @@ class _Remembering(Bridge):
 
 
 def test_a_policy_takes_effect_where_flows_that_stand_are_let_in(
-    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_deployment: MakeDeployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployment = make_stand("bridge-static")
+    deployment = make_deployment("bridge-static")
     deployment.datapath.__class__ = _Remembering
     deployment.datapath.policies(None)
     work = provider("workloads", "policy-effect")
-    found = measure(context(deployment, "policy-effect", tmp_path), work, []).findings
+    found = measure(context(deployment, "policy-effect", tmp_path), work, []).measurements
     assert found.readings[0].value > 0
     deployment.reset_state()
     monkeypatch.setattr(

@@ -19,7 +19,7 @@ from cnibench.registry import provider
 from cnibench.run.windows.sample import measure
 from tests.lab._samples import context
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 WORKLOADS = ("tcp-rr", "tcp-stream", "tcp-crr", "iperf3-tcp", "http")
 # One that this machine allows namespaces, and one that it may not.
 ALGORITHMS = sorted({"cubic", "reno"} & congestion.available())
@@ -38,12 +38,14 @@ def _measured(deployment: LabDeployment, raw: Path, asked: str, workload: str, *
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_workload_has_it(make_stand: MakeStand, tmp_path: Path, algorithm: str) -> None:
-    stand = make_stand("flannel", congestion_control=algorithm)
+def test_every_workload_has_it(
+    make_deployment: MakeDeployment, tmp_path: Path, algorithm: str
+) -> None:
+    deployment = make_deployment("flannel", congestion_control=algorithm)
     for workload in WORKLOADS:
-        found = _measured(stand, tmp_path / workload, algorithm, workload)
+        found = _measured(deployment, tmp_path / workload, algorithm, workload)
         assert found == algorithm, workload
-    assert _measured(stand, tmp_path / "udp", algorithm, "udp-stream") == "none"
+    assert _measured(deployment, tmp_path / "udp", algorithm, "udp-stream") == "none"
 
 
 @pytest.mark.parametrize(
@@ -57,32 +59,34 @@ def test_every_workload_has_it(make_stand: MakeStand, tmp_path: Path, algorithm:
     ],
 )
 def test_every_way_out_of_a_pod_has_it(
-    make_stand: MakeStand, tmp_path: Path, profile: str, placement: Any
+    make_deployment: MakeDeployment, tmp_path: Path, profile: str, placement: Any
 ) -> None:
-    stand = make_stand(profile, ip=(4, 6))
-    stand.reset_state()
+    deployment = make_deployment(profile, ip=(4, 6))
+    deployment.reset_state()
     found = {
-        ip: _measured(stand, tmp_path / str(ip), "cubic", "tcp-rr", placement=placement, ip=ip)
-        for ip in stand.families
+        ip: _measured(deployment, tmp_path / str(ip), "cubic", "tcp-rr", placement=placement, ip=ip)
+        for ip in deployment.families
     }
     assert found == {4: "cubic", 6: "cubic"}
 
 
-def test_routes_stay_what_they_were(make_stand: MakeStand) -> None:
+def test_routes_stay_what_they_were(make_deployment: MakeDeployment) -> None:
     """But for the metric that names it, which is set at most once."""
-    pod, _ = make_stand("calico-wp-xsub").pair("inter")
+    pod, _ = make_deployment("calico-wp-xsub").pair("inter")
     before = list(netlink.routes(pod.ns))
     congestion.use(pod.ns, "cubic")
     assert list(netlink.routes(pod.ns)) == before
 
 
-def test_a_connection_with_another_one_is_no_sample(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("flannel", congestion_control="reno")
+def test_a_connection_with_another_one_is_no_sample(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    deployment = make_deployment("flannel", congestion_control="reno")
     with pytest.raises(MeasureError, match="has the congestion control reno, and cubic was asked"):
-        _measured(stand, tmp_path, "cubic", "tcp-rr")
+        _measured(deployment, tmp_path, "cubic", "tcp-rr")
 
 
-def test_one_that_the_kernel_lacks_is_refused(make_stand: MakeStand) -> None:
+def test_one_that_the_kernel_lacks_is_refused(make_deployment: MakeDeployment) -> None:
     with pytest.raises(ClusterError, match="congestion control nosuch") as error:
-        make_stand("flannel", congestion_control="nosuch")
+        make_deployment("flannel", congestion_control="nosuch")
     assert "modprobe tcp_nosuch" in error.value.remedy

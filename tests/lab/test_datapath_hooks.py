@@ -71,8 +71,8 @@ def one_datagram(client: LabPod, server: LabPod, family: int) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TABLE_III))
-def test_hooks_are_those_of_the_study(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name, ip=(4, 6))
+def test_hooks_are_those_of_the_study(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name, ip=(4, 6))
     watch(deployment)
     for family in (4, 6):
         seen = []

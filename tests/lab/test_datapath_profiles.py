@@ -40,8 +40,8 @@ def failed(found: list[Attestation]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
-def test_profile_is_built_proven_and_carries_traffic(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name, ip=(4, 6))
+def test_profile_is_built_proven_and_carries_traffic(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name, ip=(4, 6))
     found = deployment.attest()
     assert not [item for item in found if not item.passed]
     assert {item.ip for item in found} == {4, 6}
@@ -54,25 +54,25 @@ def test_profile_is_built_proven_and_carries_traffic(make_stand: Make, name: str
 
 @pytest.mark.parametrize("name", IPIP)
 def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(
-    make_stand: Make, name: str
+    make_deployment: Make, name: str
 ) -> None:
     if kernel.found()["ipip"]:
-        stand = make_stand(name)
-        assert not failed(stand.attest())
-        pod = stand.pair("inter")[0]
+        deployment = make_deployment(name)
+        assert not failed(deployment.attest())
+        pod = deployment.pair("inter")[0]
         wanted = 1500 if name == "kube-router-ipip" else 1480
         assert links.mtu(pod.ns, pod.interface) == wanted
     else:
         with pytest.raises(ClusterError):
-            make_stand(name)
+            make_deployment(name)
 
 
 @pytest.mark.parametrize(("name", "rules"), [("kube-router", 0), ("kube-router-default", 2)])
 def test_an_overlay_of_kube_router_adds_a_routing_rule_within_a_subnet_too(
-    make_stand: Make, name: str, rules: int
+    make_deployment: Make, name: str, rules: int
 ) -> None:
-    stand = make_stand(name, ip=(4, 6))
-    for node in stand.nodes():
+    deployment = make_deployment(name, ip=(4, 6))
+    for node in deployment.nodes():
         found = 0
         for family in (4, 6):
             said = node.run(["ip", f"-{family}", "rule"], timeout=10).stdout.splitlines()
@@ -83,15 +83,15 @@ def test_an_overlay_of_kube_router_adds_a_routing_rule_within_a_subnet_too(
 
 
 @pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router"])
-def test_rules_load_through_legacy_iptables_too(make_stand: Make, name: str) -> None:
-    deployment = make_stand(with_options(name, iptables="legacy"), ip=(4, 6))
+def test_rules_load_through_legacy_iptables_too(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(with_options(name, iptables="legacy"), ip=(4, 6))
     assert not failed(deployment.attest())
     assert "KUBE-FORWARD" in deployment.a.run(["iptables-legacy-save"], timeout=10).stdout
     assert "KUBE-FORWARD" not in deployment.a.run(["iptables-nft-save"], timeout=10).stdout
 
 
-def test_flannel_makes_what_its_source_says(make_stand: Make) -> None:
-    deployment = make_stand("flannel")
+def test_flannel_makes_what_its_source_says(make_deployment: Make) -> None:
+    deployment = make_deployment("flannel")
     a = deployment.a
     device = a.run(["ip", "-d", "link", "show", "flannel.1"], timeout=10).stdout
     assert "vxlan id 1 local 192.168.100.1 dev eth0" in device
@@ -110,8 +110,8 @@ def test_flannel_makes_what_its_source_says(make_stand: Make) -> None:
     assert "promiscuity 0" in a.run(["ip", "-d", "link", "show", "cni0"], timeout=10).stdout
 
 
-def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
-    deployment = make_stand("calico-np-vxlan")
+def test_calico_makes_what_its_source_says(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-np-vxlan")
     client, _ = deployment.pair("intra")
     a = deployment.a
     inside = client.run(["ip", "route"], timeout=10).stdout
@@ -129,36 +129,38 @@ def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
     assert "10.244.1.0/24 via 10.244.1.1 dev vxlan.calico proto 80 onlink" in routes
     assert "blackhole 10.244.0.0/24 proto 80" in routes
     assert "vxlan id 4096" in a.run(["ip", "-d", "link", "show", "vxlan.calico"], timeout=10).stdout
-    assert "proto bird" in make_stand("calico-np-xsub").a.run(["ip", "route"], timeout=10).stdout
+    assert (
+        "proto bird" in make_deployment("calico-np-xsub").a.run(["ip", "route"], timeout=10).stdout
+    )
 
 
-def test_a_route_beside_the_tunnel_is_caught(make_stand: Make) -> None:
-    deployment = make_stand("flannel")
+def test_a_route_beside_the_tunnel_is_caught(make_deployment: Make) -> None:
+    deployment = make_deployment("flannel")
     for here, there in ((deployment.a, deployment.b), (deployment.b, deployment.a)):
         here.ns.run(["ip", "route", "del", there.subnets[4]])
         links.route(here.ns, there.subnets[4], via=there.addresses[4], dev=here.wire)
     assert {"encapsulation", "tunnel-device"} <= failed(deployment.attest())
 
 
-def test_a_tunnel_where_none_is_claimed_is_caught(make_stand: Make) -> None:
+def test_a_tunnel_where_none_is_claimed_is_caught(make_deployment: Make) -> None:
     flannel = with_options("flannel")
     assert flannel.datapath is not None
     lie = flannel.model_copy(
         update={"datapath": flannel.datapath.model_copy(update={"encapsulation": "none"})}
     )
-    assert "encapsulation" in failed(make_stand(lie).attest())
+    assert "encapsulation" in failed(make_deployment(lie).attest())
 
 
-def test_flannel_off_with_its_offload_on_is_caught(make_stand: Make) -> None:
-    deployment = make_stand("flannel-off", wire_offload="vxlan")
+def test_flannel_off_with_its_offload_on_is_caught(make_deployment: Make) -> None:
+    deployment = make_deployment("flannel-off", wire_offload="vxlan")
     assert not failed(deployment.attest())
     on = {"tx-udp_tnl-segmentation": True, "tx-udp_tnl-csum-segmentation": True}
     features.write(deployment.a.ns, deployment.a.wire, on)
     assert {"wire-features-a", "offload-inter"} <= failed(deployment.attest())
 
 
-def test_flushed_policies_are_caught(make_stand: Make) -> None:
-    deployment = make_stand("calico-wp-xsub")
+def test_flushed_policies_are_caught(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-wp-xsub")
     assert not failed(deployment.attest())
     for node in deployment.nodes():
         for chain in ("cali-to-wl-dispatch", "cali-from-wl-dispatch"):
@@ -166,8 +168,8 @@ def test_flushed_policies_are_caught(make_stand: Make) -> None:
     assert {"denied-intra", "denied-inter", "denied-port"} <= failed(deployment.attest())
 
 
-def test_a_policy_that_denies_what_it_should_allow_is_caught(make_stand: Make) -> None:
-    deployment = make_stand("calico-wp-vxlan")
+def test_a_policy_that_denies_what_it_should_allow_is_caught(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-wp-vxlan")
     deployment.b.run(["ipset", "flush", calico_node.peers_set(4)], timeout=10)
     found = failed(deployment.attest())
     assert "reach-inter" in found
@@ -175,8 +177,8 @@ def test_a_policy_that_denies_what_it_should_allow_is_caught(make_stand: Make) -
 
 
 @pytest.mark.parametrize("name", ["calico-wp-xsub", "kube-router", "flannel"])
-def test_many_pods_at_once_talk_and_go_again(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name)
+def test_many_pods_at_once_talk_and_go_again(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name)
     near, far = deployment.add_pods(deployment.a, 12), deployment.add_pods(deployment.b, 12)
     for one, other in (
         (near[0], near[-1]),
@@ -195,8 +197,8 @@ def test_many_pods_at_once_talk_and_go_again(make_stand: Make, name: str) -> Non
     assert not failed(deployment.attest())
 
 
-def test_profiles_stand_side_by_side(make_stand: Make) -> None:
-    deployments = [make_stand(name) for name in ("flannel", "calico-wp-vxlan", "kube-router")]
+def test_profiles_stand_side_by_side(make_deployment: Make) -> None:
+    deployments = [make_deployment(name) for name in ("flannel", "calico-wp-vxlan", "kube-router")]
     for deployment in deployments:
         assert not failed(deployment.attest())
     deployments[0].remove()

@@ -112,9 +112,9 @@ def _checksum_errors(ns: Namespace) -> int:
 @pytest.mark.parametrize("routing", ["ebpf", "legacy"])
 @pytest.mark.parametrize("name", ["cilium", "cilium-native"])
 def test_attests_and_denies_under_both_ways_of_host_routing(
-    make_stand: Make, name: str, routing: str
+    make_deployment: Make, name: str, routing: str
 ) -> None:
-    deployment = make_stand(_variant(name, "enforced", host_routing=routing), ip=(4, 6))
+    deployment = make_deployment(_variant(name, "enforced", host_routing=routing), ip=(4, 6))
     found = deployment.attest()
     assert [item for item in found if not item.passed] == []
     checks = {item.check for item in found}
@@ -138,9 +138,9 @@ def test_attests_and_denies_under_both_ways_of_host_routing(
 @pytest.mark.parametrize("model", ["none", "plain", "vxlan"])
 @pytest.mark.parametrize("name", _PROFILES)
 def test_streams_arrive_whole_with_right_checksums_under_each_offload_model(
-    make_stand: Make, name: str, model: str
+    make_deployment: Make, name: str, model: str
 ) -> None:
-    deployment = make_stand(name, ip=(4, 6), wire_offload=model)
+    deployment = make_deployment(name, ip=(4, 6), wire_offload=model)
     for placement in ("intra", "inter"):
         client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in (4, 6):
@@ -155,8 +155,8 @@ def test_streams_arrive_whole_with_right_checksums_under_each_offload_model(
 
 
 @pytest.mark.parametrize("name", _PROFILES)
-def test_fragments_find_their_ports(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name, ip=(4, 6))
+def test_fragments_find_their_ports(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name, ip=(4, 6))
     for placement in ("intra", "inter"):
         client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in (4, 6):
@@ -183,8 +183,8 @@ def test_fragments_find_their_ports(make_stand: Make, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _PROFILES)
-def test_nodes_and_pods_reach_each_other(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name, ip=(4, 6))
+def test_nodes_and_pods_reach_each_other(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name, ip=(4, 6))
     near, far = deployment.pair("inter")
     for family in (4, 6):
         assert (
@@ -213,12 +213,12 @@ def test_nodes_and_pods_reach_each_other(make_stand: Make, name: str) -> None:
 
 
 def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(
-    make_stand: Make,
+    make_deployment: Make,
 ) -> None:
     """Out only to the server's port: what the server sends back passes by conntrack alone
     (bpf_lxc.c: replies skip the policy).
     """
-    deployment = make_stand("cilium", ip=(4, 6))
+    deployment = make_deployment("cilium", ip=(4, 6))
     client, server = deployment.pair("inter")
     for node in "ab":
         _maps(deployment, node).policy(0, (Rule(), Rule(egress=True, proto=_TCP, port=_PORT)))
@@ -251,8 +251,8 @@ def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(
             assert _until(lambda before=before: maps.dropped().get(DENIED_BY_POLICY, 0) > before)  # type: ignore[misc]
 
 
-def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_stand: Make) -> None:
-    deployment = make_stand("cilium", ip=(4,))
+def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_deployment: Make) -> None:
+    deployment = make_deployment("cilium", ip=(4,))
     client, server = deployment.pair("intra")
     others = [
         Rule(identity=100000 + number, proto=_TCP, port=1 + number % 60000)
@@ -283,8 +283,8 @@ def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_stand:
     assert through(Rule(identity=identity, deny=False), Rule(proto=_TCP, port=_PORT + 1, deny=True))
 
 
-def test_a_source_address_that_is_not_the_pods_is_dropped(make_stand: Make) -> None:
-    deployment = make_stand("cilium-native", ip=(4,))
+def test_a_source_address_that_is_not_the_pods_is_dropped(make_deployment: Make) -> None:
+    deployment = make_deployment("cilium-native", ip=(4,))
     client, server = deployment.pair("intra")
     links.address(client.ns, client.interface, "10.244.0.99/32")
     with client.ns.inside():
@@ -295,16 +295,16 @@ def test_a_source_address_that_is_not_the_pods_is_dropped(make_stand: Make) -> N
     assert _until(lambda: _maps(deployment).dropped().get(132, 0) >= 1)
 
 
-def test_a_disconnected_pod_is_forgotten(make_stand: Make) -> None:
-    deployment = make_stand("cilium", ip=(4,))
+def test_a_disconnected_pod_is_forgotten(make_deployment: Make) -> None:
+    deployment = make_deployment("cilium", ip=(4,))
     client, server = deployment.pair("intra")
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=_LIMIT) == ""
     deployment.datapath.disconnect(server)
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=0.3) != ""
 
 
-def test_nothing_of_it_stays(make_stand: Make) -> None:
-    deployment = make_stand("cilium", ip=(4, 6))
+def test_nothing_of_it_stays(make_deployment: Make) -> None:
+    deployment = make_deployment("cilium", ip=(4, 6))
     pins = set(tree.BPF.iterdir())
     ids = _maps(deployment).ids() | _maps(deployment, "b").ids()
     assert len(ids) >= 20

@@ -14,7 +14,7 @@ from cnibench.registry import provider
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.windows.sample import measure
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 
 
 def observed(deployment: LabDeployment, raw: Path) -> Measurements:
@@ -32,13 +32,13 @@ def observed(deployment: LabDeployment, raw: Path) -> Measurements:
         SampleContext(cell, 0, deployment, client, server, 2.0, 0.0, raw, None, None),
         work,
         [provider("collectors", "footprint")],
-    ).findings
+    ).measurements
 
 
 def test_a_user_space_tunnel_has_a_footprint_and_a_bridge_none(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
-    deployment = make_stand("flannel-udp")
+    deployment = make_deployment("flannel-udp")
     found = observed(deployment, tmp_path / "udp")
     names = set(deployment.processes())
     assert len(names) == 2
@@ -64,7 +64,7 @@ def test_a_user_space_tunnel_has_a_footprint_and_a_bridge_none(
     }
     assert all(len(record["times"]) == len(record["cpu_user"]) >= 2 for record in told)
 
-    none = observed(make_stand("bridge-static"), tmp_path / "bridge")
+    none = observed(make_deployment("bridge-static"), tmp_path / "bridge")
     [record] = [record for kind, record in none.records if kind == "footprint"]
     assert record["process"] == ""
     assert "no process of the CNI" in record["said"]

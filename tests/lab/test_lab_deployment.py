@@ -31,9 +31,9 @@ def failed(found: list[Attestation]) -> set[str]:
 @pytest.mark.parametrize("model", wire.MODELS)
 @pytest.mark.parametrize("profile", ["host", "veth-baseline"])
 def test_every_offload_model_is_attested_in_both_families(
-    make_stand: Make, profile: str, model: str
+    make_deployment: Make, profile: str, model: str
 ) -> None:
-    deployment = make_stand(profile, ip=(4, 6), wire_offload=model)
+    deployment = make_deployment(profile, ip=(4, 6), wire_offload=model)
     found = deployment.attest()
     assert not [item for item in found if not item.passed]
     assert {item.ip for item in found} == {4, 6}
@@ -45,8 +45,8 @@ def test_every_offload_model_is_attested_in_both_families(
 
 @pytest.mark.parametrize("placement", ["intra", "inter"])
 @pytest.mark.parametrize("family", [4, 6])
-def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int) -> None:
-    deployment = make_stand("veth-baseline", ip=(4, 6))
+def test_netperf_runs_between_pods(make_deployment: Make, placement: str, family: int) -> None:
+    deployment = make_deployment("veth-baseline", ip=(4, 6))
     client, server = deployment.pair(placement)  # type: ignore[arg-type]
     target = server.addresses[family]
     with server.spawn(["netserver", "-D", f"-{family}", "-L", target]):
@@ -75,8 +75,8 @@ def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int
     assert deployment.alive() == ""
 
 
-def test_the_proof_catches_a_wire_with_other_features(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline", wire_offload="none")
+def test_the_proof_catches_a_wire_with_other_features(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline", wire_offload="none")
     features.write(deployment.a.ns, deployment.a.wire, wire.bits("all"))
     assert failed(deployment.attest()) == {
         "kernel-state-a",
@@ -86,37 +86,37 @@ def test_the_proof_catches_a_wire_with_other_features(make_stand: Make) -> None:
     }
 
 
-def test_the_proof_catches_a_wrong_mtu(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline")
+def test_the_proof_catches_a_wrong_mtu(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline")
     client, _ = deployment.pair("inter")
     links.set_link(client.ns, client.interface, mtu=1400)
     assert failed(deployment.attest()) == {"kernel-state-a0", "mtu"}
 
 
-def test_the_proof_catches_a_path_with_a_smaller_mtu(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline")
+def test_the_proof_catches_a_path_with_a_smaller_mtu(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline")
     links.set_link(deployment.b.ns, deployment.b.wire, mtu=1400)
     links.set_link(deployment.a.ns, deployment.a.wire, mtu=1400)
     assert "mtu" in failed(deployment.attest())
 
 
-def test_the_proof_catches_a_tunnel_that_is_not_there(make_stand: Make) -> None:
+def test_the_proof_catches_a_tunnel_that_is_not_there(make_deployment: Make) -> None:
     plain = builtin()["veth-baseline"]
     assert plain.datapath is not None
     lie = plain.model_copy(
         update={"datapath": plain.datapath.model_copy(update={"encapsulation": "vxlan"})}
     )
-    found = failed(make_stand(lie, wire_offload="plain").attest())
+    found = failed(make_deployment(lie, wire_offload="plain").attest())
     assert {"encapsulation", "offload-inter"} <= found
 
 
-def test_the_proof_catches_a_policy_that_denies_nothing(make_stand: Make) -> None:
+def test_the_proof_catches_a_policy_that_denies_nothing(make_deployment: Make) -> None:
     plain = builtin()["veth-baseline"]
     assert plain.datapath is not None
     lie = plain.model_copy(
         update={"datapath": plain.datapath.model_copy(update={"policy": "enforced"})}
     )
-    assert failed(make_stand(lie).attest()) == {
+    assert failed(make_deployment(lie).attest()) == {
         "denied-intra",
         "denied-inter",
         "denied-intra-b",
@@ -124,15 +124,15 @@ def test_the_proof_catches_a_policy_that_denies_nothing(make_stand: Make) -> Non
     }
 
 
-def test_the_proof_catches_a_node_that_does_not_forward(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline")
+def test_the_proof_catches_a_node_that_does_not_forward(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline")
     deployment.b.ns.sysctl({"net/ipv4/ip_forward": 0})
     assert {"reach-inter", "mtu"} <= failed(deployment.attest())
 
 
-def test_the_proof_catches_a_wire_that_passes_more_than_the_mtu(make_stand: Make) -> None:
+def test_the_proof_catches_a_wire_that_passes_more_than_the_mtu(make_deployment: Make) -> None:
     """The route allows more than the device's MTU, and veth has room for a VLAN tag."""
-    deployment = make_stand("host")
+    deployment = make_deployment("host")
     assert "mtu" not in failed(deployment.attest())
     a, b = deployment.nodes()
     route = ["ip", "route", "replace", f"{b.addresses[4]}/32", "dev", a.wire, "mtu", "1600"]
@@ -140,8 +140,8 @@ def test_the_proof_catches_a_wire_that_passes_more_than_the_mtu(make_stand: Make
     assert "mtu" in failed(deployment.attest())
 
 
-def test_a_limited_wire_carries_its_rate(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline", wire_rate=1e8)
+def test_a_limited_wire_carries_its_rate(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline", wire_rate=1e8)
     for node in deployment.nodes():
         shown = node.ns.run(["tc", "qdisc", "show", "dev", node.wire]).stdout
         assert "rate 100Mbit" in shown
@@ -152,14 +152,14 @@ def test_a_limited_wire_carries_its_rate(make_stand: Make) -> None:
     assert time.monotonic() - began > 0.3
 
 
-def test_jumbo_wire_and_rate(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline", mtu=9000, wire_rate=1e9)
+def test_jumbo_wire_and_rate(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline", mtu=9000, wire_rate=1e9)
     assert not failed(deployment.attest())
     assert "tbf" in deployment.a.ns.run(["tc", "qdisc", "show", "dev", deployment.a.wire]).stdout
 
 
-def test_a_hundred_pods_a_node(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline")
+def test_a_hundred_pods_a_node(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline")
     deployment.add_pods(deployment.a, 97)
     deployment.add_pods(deployment.b, 98)
     pods = list(deployment.pods())
@@ -176,8 +176,8 @@ def test_a_hundred_pods_a_node(make_stand: Make) -> None:
     assert not failed(deployment.attest())
 
 
-def test_more_pairs_and_no_more_addresses(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline")
+def test_more_pairs_and_no_more_addresses(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline")
     assert [pod.name for pod in deployment.pair("intra", 1)] == ["a2", "a3"]
     assert [pod.name for pod in deployment.pair("inter", 1)] == ["a2", "b1"]
     with pytest.raises(ClusterError, match="no address left"):
@@ -186,12 +186,12 @@ def test_more_pairs_and_no_more_addresses(make_stand: Make) -> None:
 
 @pytest.mark.parametrize("profile", ["calico-wp-xsub", "veth-baseline"])
 def test_pairs_are_apart_from_the_stranger_and_the_background_load(
-    make_stand: Make, profile: str
+    make_deployment: Make, profile: str
 ) -> None:
     """The stranger of an enforcing profile is the third Pod of its node; the load's Pods may be
     made before the second pair.
     """
-    deployment = make_stand(profile)
+    deployment = make_deployment(profile)
     load = [*deployment.add_pods(deployment.a, 3), *deployment.add_pods(deployment.b, 2)]
     pairs = [
         pod
@@ -233,8 +233,8 @@ def test_several_profiles_stand_side_by_side_and_go() -> None:
         deployment.remove()  # twice is no error
 
 
-def test_programs_in_a_place(make_stand: Make) -> None:
-    deployment = make_stand("veth-baseline")
+def test_programs_in_a_place(make_deployment: Make) -> None:
+    deployment = make_deployment("veth-baseline")
     pod, _ = deployment.pair("intra")
     assert pod.run(["cat"], timeout=5, input="hello").stdout == "hello"
     with pytest.raises(ClusterError, match="ended with 1"):
@@ -246,8 +246,8 @@ def test_programs_in_a_place(make_stand: Make) -> None:
     assert "eth0" in pod.read_text("/proc/net/dev")
 
 
-def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
-    deployment = make_stand("host", wire_offload="none")
+def test_the_tap_sees_what_leaves_and_nothing_else(make_deployment: Make) -> None:
+    deployment = make_deployment("host", wire_offload="none")
     with capture.watching(deployment.a) as seen:
         assert (
             probe.stream(deployment.b.ns, deployment.a.ns, deployment.a.addresses[4], 4, 300_000)
@@ -259,9 +259,9 @@ def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
 
 
 def test_a_tap_that_could_not_see_all_says_so(
-    make_stand: Make, monkeypatch: pytest.MonkeyPatch
+    make_deployment: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployment = make_stand("host", wire_offload="none")
+    deployment = make_deployment("host", wire_offload="none")
     monkeypatch.setattr(capture, "_BLOCKS", 1)
     with (
         pytest.raises(ClusterError, match="packets on the wire of node a were not seen"),
@@ -273,9 +273,9 @@ def test_a_tap_that_could_not_see_all_says_so(
         )
 
 
-def test_devices_are_made_as_asked(make_stand: Make) -> None:
+def test_devices_are_made_as_asked(make_deployment: Make) -> None:
     """As iproute2 tells them: what the requests that are encoded here have become in the kernel."""
-    ns = make_stand("veth-baseline").a.ns
+    ns = make_deployment("veth-baseline").a.ns
 
     def told(*words: str) -> Any:
         return json.loads(ns.run([*words]).stdout)
@@ -355,10 +355,10 @@ def test_devices_are_made_as_asked(make_stand: Make) -> None:
 
 
 def test_a_program_fails_where_it_is_not_installed_and_where_the_place_is_gone(
-    make_stand: Make,
+    make_deployment: Make,
 ) -> None:
     """As a status, where that is asked for: what is removed may be removed once more."""
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     assert deployment.a.run(["no-such-program"], timeout=20, check=False).returncode == 127
     deployment.remove()
     assert deployment.a.run(["true"], timeout=20, check=False).returncode

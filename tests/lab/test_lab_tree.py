@@ -235,8 +235,8 @@ def test_an_unprivileged_user_has_a_tree_too() -> None:
         def lab():
             with LabCluster(Options()) as cluster:
                 found = cluster.install("veth", builtin()["veth-baseline"]).attest()
-                stand = cluster.install("again", builtin()["veth-baseline"])
-                stand.a.ns.run(["iptables-restore"], input="*filter\\n-A FORWARD -j ACCEPT\\nCOMMIT\\n")
+                deployment = cluster.install("again", builtin()["veth-baseline"])
+                deployment.a.ns.run(["iptables-restore"], input="*filter\\n-A FORWARD -j ACCEPT\\nCOMMIT\\n")
                 return [item for item in found if not item.passed]
 
         def main():

@@ -47,8 +47,10 @@ def connect(deployment: LabDeployment, ip: int, test: str) -> None:
 
 
 @pytest.mark.parametrize("profile", ["flannel", "cilium"])
-def test_settling_forgets_the_connections_of_the_last_cell(make_stand: Make, profile: str) -> None:
-    deployment = make_stand(profile, ip=(4, 6))
+def test_settling_forgets_the_connections_of_the_last_cell(
+    make_deployment: Make, profile: str
+) -> None:
+    deployment = make_deployment(profile, ip=(4, 6))
     client, server = deployment.pair("inter")
     for ip in (4, 6):
         with server.spawn(["netserver", "-D", f"-{ip}"]):
@@ -85,8 +87,8 @@ def settled(deployment: LabDeployment) -> list[str]:
     return left
 
 
-def test_settling_leaves_what_listens(make_stand: Make) -> None:
-    deployment = make_stand("flannel")
+def test_settling_leaves_what_listens(make_deployment: Make) -> None:
+    deployment = make_deployment("flannel")
     with deployment.pair("inter")[1].spawn(["netserver", "-D", "-4"]) as server:
         connect(deployment, 4, "TCP_CRR")
         deployment.reset_state()
@@ -95,9 +97,9 @@ def test_settling_leaves_what_listens(make_stand: Make) -> None:
 
 
 def test_sizes_are_read_from_the_tunnel_that_the_family_takes(
-    make_stand: Make, tmp_path: Path
+    make_deployment: Make, tmp_path: Path
 ) -> None:
-    deployment = make_stand("flannel", ip=(4, 6))
+    deployment = make_deployment("flannel", ip=(4, 6))
     client, server = deployment.pair("inter")
     for ip, device in ((4, "flannel.1"), (6, "flannel-v6.1")):
         cell = Cell(

@@ -57,8 +57,8 @@ def wait_for(condition: Callable[[], object], words: str, seconds: float = 20) -
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_is_built_proven_and_carries_traffic(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name, ip=FAMILIES[name])
+def test_is_built_proven_and_carries_traffic(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name, ip=FAMILIES[name])
     found = deployment.attest()
     assert not failed(found)
     for placement in ("intra", "inter"):
@@ -69,8 +69,8 @@ def test_is_built_proven_and_carries_traffic(make_stand: Make, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_more_pods_talk_over_both_placements(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name, ip=FAMILIES[name])
+def test_more_pods_talk_over_both_placements(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name, ip=FAMILIES[name])
     near, far = deployment.add_pods(deployment.a, 5), deployment.add_pods(deployment.b, 5)
     for family in FAMILIES[name]:
         for one, other in ((near[0], near[-1]), (near[-1], far[-1]), (far[0], near[1])):
@@ -78,8 +78,8 @@ def test_more_pods_talk_over_both_placements(make_stand: Make, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", WITH_DAEMONS)
-def test_a_killed_daemon_is_noticed_and_none_is_left(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name)
+def test_a_killed_daemon_is_noticed_and_none_is_left(make_deployment: Make, name: str) -> None:
+    deployment = make_deployment(name)
     pids = daemons(deployment).pids()
     assert pids
     first, *_ = pids
@@ -94,8 +94,10 @@ def test_a_killed_daemon_is_noticed_and_none_is_left(make_stand: Make, name: str
 
 
 @pytest.mark.parametrize("name", ["flannel-udp", "weave-sleeve"])
-def test_packets_between_nodes_cross_the_program_and_no_others(make_stand: Make, name: str) -> None:
-    deployment = make_stand(name)
+def test_packets_between_nodes_cross_the_program_and_no_others(
+    make_deployment: Make, name: str
+) -> None:
+    deployment = make_deployment(name)
     client, server = deployment.pair("inter")
     pid = daemons(deployment).pids()[f"{name}-a"]
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
@@ -112,8 +114,8 @@ def test_packets_between_nodes_cross_the_program_and_no_others(make_stand: Make,
     os.kill(pid, signal.SIGCONT)
 
 
-def test_a_flushed_filter_of_swarm_is_caught(make_stand: Make) -> None:
-    deployment = make_stand("swarm-vxlan-filter")
+def test_a_flushed_filter_of_swarm_is_caught(make_deployment: Make) -> None:
+    deployment = make_deployment("swarm-vxlan-filter")
     for network in deployment.datapath.networks.values():  # type: ignore[attr-defined]
         network.run(["iptables", "-P", "FORWARD", "ACCEPT"])
         network.run(["iptables", "-F", "FORWARD"])
@@ -121,8 +123,8 @@ def test_a_flushed_filter_of_swarm_is_caught(make_stand: Make) -> None:
     assert {"denied-port", "filter-in-namespace"} <= caught
 
 
-def test_the_filter_of_the_study_opens_its_port_alone(make_stand: Make) -> None:
-    deployment = make_stand(with_options("swarm-vxlan-filter", ports=["5201"]))
+def test_the_filter_of_the_study_opens_its_port_alone(make_deployment: Make) -> None:
+    deployment = make_deployment(with_options("swarm-vxlan-filter", ports=["5201"]))
     for placement in ("intra", "inter"):
         client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for port, opened in ((5201, True), (5202, False)):
@@ -130,8 +132,8 @@ def test_the_filter_of_the_study_opens_its_port_alone(make_stand: Make) -> None:
                 assert probe.reached(listener, 10 if opened else 0.2) == opened
 
 
-def test_a_missing_translation_of_ila_is_caught(make_stand: Make) -> None:
-    deployment = make_stand("ila-ebpf", ip=(6,))
+def test_a_missing_translation_of_ila_is_caught(make_deployment: Make) -> None:
+    deployment = make_deployment("ila-ebpf", ip=(6,))
     deployment.datapath.disconnect(deployment.pair("inter")[1])
     caught = {item.check for item in deployment.attest() if not item.passed}
     assert {"encapsulation", "locator-on-wire", "ebpf-translates"} <= caught
@@ -139,8 +141,8 @@ def test_a_missing_translation_of_ila_is_caught(make_stand: Make) -> None:
 
 @pytest.fixture
 def second_pod() -> Iterator[Callable[[LabNode, int], LabPod]]:
-    """Makes Pods apart from a stand's own: (node, number) gives one with the same addresses as the
-    stand's Pod of that number.
+    """Makes further Pods: (node, number) gives one with the same addresses as the deployment's Pod
+    of that number.
     """
     made: list[Namespace] = []
 
@@ -154,9 +156,9 @@ def second_pod() -> Iterator[Callable[[LabNode, int], LabPod]]:
 
 
 def test_two_tenants_with_the_same_addresses_on_evpn(
-    make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]
+    make_deployment: Make, second_pod: Callable[[LabNode, int], LabPod]
 ) -> None:
-    deployment = make_stand(with_options("evpn-vxlan", tenants=2))
+    deployment = make_deployment(with_options("evpn-vxlan", tenants=2))
     evpn = deployment.datapath
     assert isinstance(evpn, Evpn)
     ours = deployment.pair("inter")
@@ -189,9 +191,9 @@ def test_two_tenants_with_the_same_addresses_on_evpn(
 
 
 def test_two_tenants_with_the_same_address_are_refused_on_ila(
-    make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]
+    make_deployment: Make, second_pod: Callable[[LabNode, int], LabPod]
 ) -> None:
-    deployment = make_stand("ila-ebpf", ip=(6,))
+    deployment = make_deployment("ila-ebpf", ip=(6,))
     client, server = deployment.pair("inter")
     theirs = second_pod(deployment.b, server.number)
     with pytest.raises(ClusterError, match=f"{server.addresses[6]} is mapped") as told:
@@ -204,7 +206,7 @@ def test_two_tenants_with_the_same_address_are_refused_on_ila(
 
 
 def test_a_bgp_session_that_never_establishes_is_an_error_and_leaves_nothing(
-    make_stand: Make, monkeypatch: pytest.MonkeyPatch
+    make_deployment: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The route server expects other systems than the nodes have: it refuses each session."""
     whole = frr.server_config
@@ -217,7 +219,7 @@ def test_a_bgp_session_that_never_establishes_is_an_error_and_leaves_nothing(
     with pytest.raises(
         ClusterError, match="BGP sessions with the route server: not within 1 s"
     ) as told:
-        make_stand(with_options("evpn-vxlan", converge=1))
+        make_deployment(with_options("evpn-vxlan", converge=1))
     assert "converge" in told.value.remedy
     assert not [
         name

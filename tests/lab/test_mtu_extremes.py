@@ -23,12 +23,12 @@ from cnibench.clusters.lab.deployment import LabDeployment
     ],
 )
 def test_a_profile_stands_with_this_mtu(
-    make_stand: Callable[..., LabDeployment],
+    make_deployment: Callable[..., LabDeployment],
     profile: str,
     mtu: int,
     model: str,
     ip: tuple[int, ...],
 ) -> None:
-    found = make_stand(profile, mtu=mtu, wire_offload=model, ip=ip).attest()
+    found = make_deployment(profile, mtu=mtu, wire_offload=model, ip=ip).attest()
     assert [check for check in found if not check.passed] == []
     assert {check.check for check in found} >= {"wire-offload", "offload-inter", "mtu"}

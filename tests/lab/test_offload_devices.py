@@ -188,8 +188,8 @@ def test_the_next_start_restores_what_no_guardian_did(place: LabNode) -> None:
     assert not left(place)
 
 
-def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make) -> None:
-    deployment = make_stand("flannel")
+def test_verify_changes_both_ends_and_gives_them_back(make_deployment: Make) -> None:
+    deployment = make_deployment("flannel")
     seen: dict[str, tuple[bool, bool]] = {}
 
     def stream(name: str) -> Stream:

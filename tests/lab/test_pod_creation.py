@@ -19,13 +19,13 @@ from cnibench.run.sample_context import Measurements
 from cnibench.run.windows.sample import measure
 from tests.lab._samples import sample
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 
 
 def create(deployment: LabDeployment, raw: Path, **params: Any) -> Measurements:
     work = provider("workloads", "pods")
     s = sample(deployment, "pods", work.params(params), raw, placement="intra", warmup=1.0)
-    return measure(s, work, []).findings
+    return measure(s, work, []).measurements
 
 
 def devices(deployment: LabDeployment) -> set[str]:
@@ -38,8 +38,10 @@ def devices(deployment: LabDeployment) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["flannel", "calico-wp-xsub", "kube-router", "cilium-native", "veth-baseline"]
 )
-def test_steps_of_pods_and_nothing_left(make_stand: MakeStand, tmp_path: Path, name: str) -> None:
-    deployment = make_stand(name)
+def test_steps_of_pods_and_nothing_left(
+    make_deployment: MakeDeployment, tmp_path: Path, name: str
+) -> None:
+    deployment = make_deployment(name)
     deployment.pair("intra")
     before, there = devices(deployment), [pod.name for pod in deployment.pods()]
     for number, at_once in enumerate((False, True, True)):
@@ -63,8 +65,10 @@ def test_steps_of_pods_and_nothing_left(make_stand: MakeStand, tmp_path: Path, n
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
 
 
-def test_pods_that_cannot_be_made_are_removed(make_stand: MakeStand, tmp_path: Path) -> None:
-    deployment = make_stand("calico-wp-xsub")
+def test_pods_that_cannot_be_made_are_removed(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    deployment = make_deployment("calico-wp-xsub")
     deployment.pair("intra")
     before, there = devices(deployment), [pod.name for pod in deployment.pods()]
     # what a Pod's interface would be called is taken by another device: the third of five fails
@@ -81,6 +85,8 @@ def test_pods_that_cannot_be_made_are_removed(make_stand: MakeStand, tmp_path: P
     create(deployment, tmp_path / "again", count=5, at_once=True)
 
 
-def test_pods_that_are_the_node_cannot_be_made(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_pods_that_are_the_node_cannot_be_made(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     with pytest.raises(UnsupportedError, match="are the node"):
-        create(make_stand("host"), tmp_path)
+        create(make_deployment("host"), tmp_path)

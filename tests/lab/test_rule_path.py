@@ -78,7 +78,7 @@ def measured(
     workload = provider("workloads", "rule-path")
     params = workload.params({"packet": packet})
     s = sample(deployment, "rule-path", params, raw, placement=placement, ip=ip)
-    found = measure(s, workload, []).findings
+    found = measure(s, workload, []).measurements
     (record,) = (record for name, record in found.records if name == "rulepath")
     assert {reading.metric: reading.value for reading in found.readings} == {
         name: record[name] for name in ("hooks", "chains", "rules")
@@ -89,8 +89,8 @@ def measured(
 
 
 @pytest.mark.parametrize("name", TABLE_III)
-def test_hooks_are_those_of_the_study(make_stand: Make, name: str, tmp_path: Path) -> None:
-    deployment = make_stand(name)
+def test_hooks_are_those_of_the_study(make_deployment: Make, name: str, tmp_path: Path) -> None:
+    deployment = make_deployment(name)
     found = [
         path(deployment, tmp_path / placement, placement, "first")
         for placement in ("intra", "inter")
@@ -98,8 +98,8 @@ def test_hooks_are_those_of_the_study(make_stand: Make, name: str, tmp_path: Pat
     assert tuple(record["hooks"] for record in found) == TABLE_III[name]
 
 
-def test_an_established_connection_and_ipv6(make_stand: Make, tmp_path: Path) -> None:
-    deployment = make_stand("flannel", ip=(4, 6))
+def test_an_established_connection_and_ipv6(make_deployment: Make, tmp_path: Path) -> None:
+    deployment = make_deployment("flannel", ip=(4, 6))
     first, later = (
         path(deployment, tmp_path / packet, "inter", packet, 6)
         for packet in ("first", "established")
@@ -114,8 +114,8 @@ def test_an_established_connection_and_ipv6(make_stand: Make, tmp_path: Path) ->
     } == {"ip6"}
 
 
-def test_known_rules_are_counted_one_by_one(make_stand: Make, tmp_path: Path) -> None:
-    deployment = make_stand("veth-baseline")
+def test_known_rules_are_counted_one_by_one(make_deployment: Make, tmp_path: Path) -> None:
+    deployment = make_deployment("veth-baseline")
     deployment.a.run(["iptables-nft-restore"], timeout=10, input=RULES)
     deployment.a.run(["nft", "-f", "-"], timeout=10, input=OURS)
     first, established = (
@@ -133,17 +133,19 @@ def test_known_rules_are_counted_one_by_one(make_stand: Make, tmp_path: Path) ->
     assert "goto d" in text
 
 
-def test_a_node_with_the_rules_of_two_thousand_services(make_stand: Make, tmp_path: Path) -> None:
+def test_a_node_with_the_rules_of_two_thousand_services(
+    make_deployment: Make, tmp_path: Path
+) -> None:
     """nft monitor loads all of them before it listens, and begins anew with each change."""
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     part = kubeproxy.rules(4, CLUSTER_CIDRS[4], many(4, 2000, 1))
     deployment.a.run(["iptables-nft-restore"], timeout=60, input=save_text([part]))
     assert measured(deployment, tmp_path, "intra", "first", 4)["rules"] > 2000
 
 
-def test_the_older_iptables_gives_the_same_counts(make_stand: Make, tmp_path: Path) -> None:
+def test_the_older_iptables_gives_the_same_counts(make_deployment: Make, tmp_path: Path) -> None:
     """A kernel without ip_tables cannot have such rules; where it has, both kinds are read."""
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     switch = "/proc/sys/net/netfilter/nf_log/2"
     before = deployment.a.read_text(switch)
     if deployment.a.run(

@@ -39,22 +39,22 @@ def test_each_has_a_name_of_its_own_and_what_is_not_compared_a_reason() -> None:
 
 
 @pytest.mark.parametrize("profile", SABOTAGES)
-def test_each_is_noticed_as_the_file_says_and_undone(make_stand: Make, profile: str) -> None:
+def test_each_is_noticed_as_the_file_says_and_undone(make_deployment: Make, profile: str) -> None:
     if missing := lacking(profile):
         pytest.skip(f"this kernel lacks {', '.join(missing)}")
     family = builtin()[profile].features.ip[:1]
-    found = list(outcomes(lambda: make_stand(profile, ip=family), profile))
+    found = list(outcomes(lambda: make_deployment(profile, ip=family), profile))
     assert len(found) == len(SABOTAGES[profile])
     assert not [f"{one.name}: {one.wrong}" for one in found if one.wrong]
 
 
-def test_clean_deployments_raise_no_false_alarm(make_stand: Make) -> None:
+def test_clean_deployments_raise_no_false_alarm(make_deployment: Make) -> None:
     wrong = []
     for name in buildable():
         if 4 not in builtin()[name].features.ip:
             continue
         for number in range(_CLEAN):
-            deployment = make_stand(name)
+            deployment = make_deployment(name)
             found = deployment.attest() if not number else deployment.verify()
             wrong += [f"{name}, {number}: {item}" for item in found if not item.passed]
             deployment.remove()
@@ -64,8 +64,8 @@ def test_clean_deployments_raise_no_false_alarm(make_stand: Make) -> None:
 @pytest.mark.parametrize(
     "profile", ["flannel", "calico-wp-xsub", "kube-router", "cilium", "calico-ebpf", "swarm-vxlan"]
 )
-def test_more_pods_and_pods_that_went_are_no_change(make_stand: Make, profile: str) -> None:
-    deployment = make_stand(profile)
+def test_more_pods_and_pods_that_went_are_no_change(make_deployment: Make, profile: str) -> None:
+    deployment = make_deployment(profile)
     deployment.pair("inter", 1)
     deployment.add_pods(deployment.b, 2)
     assert not failed(deployment.verify())

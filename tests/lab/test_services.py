@@ -19,16 +19,16 @@ from cnibench.model.cell import Cell
 from cnibench.model.conditions import Conditions, Services
 from cnibench.model.profile import builtin
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 # ipvs where the kernel has it: tests/e2e/test_vm_models.py runs these tests on a stock kernel.
 IPVS = ("ipvs",) if kernel.found(["ipvs"]).get("ipvs") else ()
 MODES = ("iptables", "nftables", "ebpf", *IPVS)
 
 
 def made(
-    make_stand: MakeStand, mode: str, name: str = "flannel", **options: object
+    make_deployment: MakeDeployment, mode: str, name: str = "flannel", **options: object
 ) -> LabDeployment:
-    return make_stand(builtin()[name].model_copy(update={"proxy": mode}), **options)
+    return make_deployment(builtin()[name].model_copy(update={"proxy": mode}), **options)
 
 
 def cell(deployment: LabDeployment, placement: str = "inter", ip: int = 4) -> Cell:
@@ -52,9 +52,9 @@ def cell(deployment: LabDeployment, placement: str = "inter", ip: int = 4) -> Ce
     ],
 )
 def test_a_service_leads_to_its_server_on_both_nodes(
-    make_stand: MakeStand, name: str, mode: str
+    make_deployment: MakeDeployment, name: str, mode: str
 ) -> None:
-    deployment = made(make_stand, mode, name)
+    deployment = made(make_deployment, mode, name)
     for placement in ("intra", "inter"):
         client, server = deployment.pair(placement)  # type: ignore[arg-type]
         asked = cell(deployment, placement)
@@ -67,24 +67,24 @@ def test_a_service_leads_to_its_server_on_both_nodes(
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables", *IPVS])
-def test_services_of_ipv6(make_stand: MakeStand, mode: str) -> None:
-    deployment = made(make_stand, mode, ip=(4, 6))
+def test_services_of_ipv6(make_deployment: MakeDeployment, mode: str) -> None:
+    deployment = made(make_deployment, mode, ip=(4, 6))
     client, server = deployment.pair("inter")
     asked = cell(deployment, ip=6)
     assert ":" in deployment.address(asked, server)
     assert deployment.services.translated(client.node, deployment._paths.of(asked, server)[0])
 
 
-def test_cilium_in_kube_proxys_place(make_stand: MakeStand) -> None:
-    deployment = made(make_stand, "ebpf", "cilium-kpr")
+def test_cilium_in_kube_proxys_place(make_deployment: MakeDeployment) -> None:
+    deployment = made(make_deployment, "ebpf", "cilium-kpr")
     for placement in ("intra", "inter"):
         _, server = deployment.pair(placement)  # type: ignore[arg-type]
         assert deployment.address(cell(deployment, placement), server)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_its_entry_a_service_leads_nowhere(make_stand: MakeStand, mode: str) -> None:
-    deployment = made(make_stand, mode)
+def test_without_its_entry_a_service_leads_nowhere(make_deployment: MakeDeployment, mode: str) -> None:
+    deployment = made(make_deployment, mode)
     client, server = deployment.pair("inter")
     service = deployment._paths.of(cell(deployment), server)[0]
     deployment.services.change(4, [], [service])
@@ -104,9 +104,9 @@ def test_without_its_entry_a_service_leads_nowhere(make_stand: MakeStand, mode: 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_many_services_are_there_during_a_cell_and_gone_after_it(
-    make_stand: MakeStand, mode: str
+    make_deployment: MakeDeployment, mode: str
 ) -> None:
-    deployment = made(make_stand, mode)
+    deployment = made(make_deployment, mode)
     client, server = deployment.pair("inter")
     asked = Conditions(services=Services(count=300, endpoints=2))
     with deployment.apply_conditions(asked, client, server, cell(deployment)) as (record,):
@@ -123,9 +123,9 @@ def test_many_services_are_there_during_a_cell_and_gone_after_it(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("change", ["service", "endpoint"])
 def test_a_change_makes_a_server_reachable_and_is_undone(
-    make_stand: MakeStand, mode: str, change: str
+    make_deployment: MakeDeployment, mode: str, change: str
 ) -> None:
-    deployment = made(make_stand, mode)
+    deployment = made(make_deployment, mode)
     client, server = deployment.pair("inter")
     before = deployment.services.found()
     with deployment.service_change(cell(deployment), server, 5441, change) as coming:  # type: ignore[arg-type]
@@ -150,9 +150,9 @@ FLUSHED = {
 
 @pytest.mark.parametrize("mode", FLUSHED)
 def test_an_attestation_and_a_condition_notice_a_flushed_chain(
-    make_stand: MakeStand, mode: str
+    make_deployment: MakeDeployment, mode: str
 ) -> None:
-    deployment = made(make_stand, mode)
+    deployment = made(make_deployment, mode)
     client, server = deployment.pair("inter")
     deployment.address(cell(deployment), server)
     flush = ["sh", "-c", FLUSHED[mode]]
@@ -168,8 +168,8 @@ def test_an_attestation_and_a_condition_notice_a_flushed_chain(
         deployment.b.run(flush, timeout=20)
 
 
-def test_ebpf_notices_an_entry_that_is_gone(make_stand: MakeStand) -> None:
-    deployment = made(make_stand, "ebpf")
+def test_ebpf_notices_an_entry_that_is_gone(make_deployment: MakeDeployment) -> None:
+    deployment = made(make_deployment, "ebpf")
     proxy = deployment.services
     table = proxy._loaded["a"].maps["lb_services"]  # type: ignore[attr-defined]
     table.delete(table.items()[0][0])
@@ -178,8 +178,8 @@ def test_ebpf_notices_an_entry_that_is_gone(make_stand: MakeStand) -> None:
     assert [one.check for one in compare(deployment) if not one.passed] == ["kernel-state-a"]
 
 
-def test_the_legacy_iptables(make_stand: MakeStand) -> None:
-    deployment = made(make_stand, "iptables", settings={"": {"iptables": "legacy"}})
+def test_the_legacy_iptables(make_deployment: MakeDeployment) -> None:
+    deployment = made(make_deployment, "iptables", settings={"": {"iptables": "legacy"}})
     client, server = deployment.pair("inter")
     with deployment.apply_conditions(
         Conditions(services=Services(count=50)), client, server, cell(deployment)
@@ -189,8 +189,8 @@ def test_the_legacy_iptables(make_stand: MakeStand) -> None:
         assert kubeproxy.chains_of(service)[0] in text
 
 
-def test_ten_thousand_services_by_ebpf(make_stand: MakeStand) -> None:
-    deployment = made(make_stand, "ebpf")
+def test_ten_thousand_services_by_ebpf(make_deployment: MakeDeployment) -> None:
+    deployment = made(make_deployment, "ebpf")
     client, server = deployment.pair("inter")
     with deployment.apply_conditions(
         Conditions(services=Services(count=10_000)), client, server, cell(deployment)

@@ -19,17 +19,19 @@ from cnibench.run.slices.generator import Generator
 from tests.lab._cycles import evaluated_again
 from tests.lab._samples import context
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 ROUNDS = 75  # 1.5 s for each cell
 
 
-def test_each_cell_has_the_cycles_of_its_own_turns(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_each_cell_has_the_cycles_of_its_own_turns(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     cells = list(itertools.product(("veth-baseline", "flannel"), ("tcp-rr", "iperf3-tcp")))
-    stands = {profile: make_stand(profile) for profile in ("veth-baseline", "flannel")}
+    deployments = {profile: make_deployment(profile) for profile in ("veth-baseline", "flannel")}
     with ExitStack() as running:
         generators = {}
         for profile, workload in cells:
-            s = context(stands[profile], workload, tmp_path / profile / workload, cpu=0)
+            s = context(deployments[profile], workload, tmp_path / profile / workload, cpu=0)
             s = replace(s, cell=msgspec.structs.replace(s.cell, window="cpp"))
             load = provider("workloads", workload).load(s.cell)
             name = f"{profile} {workload}"
@@ -44,7 +46,7 @@ def test_each_cell_has_the_cycles_of_its_own_turns(make_stand: MakeStand, tmp_pa
         evaluated_again(generators[name].s.raw, records[name])
     assert len(list(tmp_path.glob("*/*/perf.*.data.gz"))) == 1
     for workload in ("tcp-rr", "iperf3-tcp"):
-        plain, bridged = (records[f"{profile} {workload}"] for profile in stands)
+        plain, bridged = (records[f"{profile} {workload}"] for profile in deployments)
         assert {"bridge", "netfilter", "conntrack"} <= bridged["components"].keys()
         for component in ("bridge", "netfilter"):
             # flannel's turns do not count for a profile that has neither

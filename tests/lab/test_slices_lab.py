@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks._ratios import log_ratio
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import LimitError, UnsupportedError, UsageError
 from cnibench.registry import provider
@@ -24,10 +25,10 @@ from cnibench.run.slices.engine import drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.load import Load
 from cnibench.run.slices.readings.clocks import descendants
-from cnibench.run.slices.rounds import log_ratio, values
+from cnibench.run.slices.rounds import values
 from tests.lab._samples import context
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 LONGER = 0.04  # s: a machine with other work takes milliseconds to stop a load
 
 
@@ -68,12 +69,12 @@ def started(
     [("tcp-rr", 40), ("iperf3-tcp", 40), ("tcp-crr", 20), ("udp-stream", 20), ("http", 20)],
 )
 def test_one_profile_twice_is_alike_and_another_is_not(
-    make_stand: MakeStand, tmp_path: Path, workload: str, rounds: int
+    make_deployment: MakeDeployment, tmp_path: Path, workload: str, rounds: int
 ) -> None:
-    stands = {name: make_stand("veth-baseline") for name in ("one", "two")}
-    stands["other"] = make_stand("flannel")
+    deployments = {name: make_deployment("veth-baseline") for name in ("one", "two")}
+    deployments["other"] = make_deployment("flannel")
     before = descendants(os.getpid())
-    with started(stands, tmp_path, workload) as generators:
+    with started(deployments, tmp_path, workload) as generators:
         driven = drive(generators, rounds, 0, 1, length=LONGER)
     assert driven.failed == {}
     assert len(driven.slices) == rounds * 6
@@ -92,9 +93,9 @@ def test_one_profile_twice_is_alike_and_another_is_not(
     assert 0 < found["one/inter"].cpu < found["other/inter"].cpu
 
 
-def test_only_one_load_runs_at_a_time(make_stand: MakeStand, tmp_path: Path) -> None:
-    stands = {"one": make_stand("veth-baseline")}
-    with started(stands, tmp_path, "iperf3-tcp") as generators:
+def test_only_one_load_runs_at_a_time(make_deployment: MakeDeployment, tmp_path: Path) -> None:
+    deployments = {"one": make_deployment("veth-baseline")}
+    with started(deployments, tmp_path, "iperf3-tcp") as generators:
         silent, driven = generators["one/intra"], generators["one/inter"]
         first = silent.read()
         drive({"one/inter": driven}, 5, 0, 1, length=LONGER)
@@ -107,10 +108,10 @@ def test_only_one_load_runs_at_a_time(make_stand: MakeStand, tmp_path: Path) -> 
 
 
 def test_a_load_that_dies_is_named_and_the_others_go_on(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
-    stands = {name: make_stand("veth-baseline") for name in ("one", "two")}
-    with started(stands, tmp_path, "tcp-rr") as generators:
+    deployments = {name: make_deployment("veth-baseline") for name in ("one", "two")}
+    with started(deployments, tmp_path, "tcp-rr") as generators:
         victim = generators["two/intra"]
         assert victim._client is not None
         pid = victim._client.pid
@@ -127,9 +128,9 @@ def test_a_load_that_dies_is_named_and_the_others_go_on(
 
 
 def test_a_load_that_cannot_be_ended_is_named_and_the_others_go_on(
-    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_deployment: MakeDeployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators:
+    with started({"one": make_deployment("veth-baseline")}, tmp_path, "tcp-rr") as generators:
         victim = generators["one/intra"]
         assert victim._client is not None
         pid, kill = victim._client.pid, victim._client.kill
@@ -152,10 +153,10 @@ def test_a_load_that_cannot_be_ended_is_named_and_the_others_go_on(
 
 
 def test_a_load_that_is_killed_in_its_turn_does_not_hold_up_the_others(
-    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_deployment: MakeDeployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """iperf3's server does not sleep any more then, and at its priority the client cannot die."""
-    with started({"one": make_stand("flannel")}, tmp_path, "iperf3-tcp") as generators:
+    with started({"one": make_deployment("flannel")}, tmp_path, "iperf3-tcp") as generators:
         victim = generators["one/intra"]
         assert victim._client is not None
         pid, resume, turns = victim._client.pid, victim.resume, []
@@ -175,9 +176,9 @@ def test_a_load_that_is_killed_in_its_turn_does_not_hold_up_the_others(
     assert sum(piece.cell == "one/inter" for piece in driven.slices) == 15
 
 
-def test_a_server_that_dies_is_named(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_a_server_that_dies_is_named(make_deployment: MakeDeployment, tmp_path: Path) -> None:
     before = descendants(os.getpid())
-    with started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators:
+    with started({"one": make_deployment("veth-baseline")}, tmp_path, "tcp-rr") as generators:
         victim = generators["one/inter"]
         assert victim._client is not None
         servers = [
@@ -197,18 +198,22 @@ def test_a_server_that_dies_is_named(make_stand: MakeStand, tmp_path: Path) -> N
     assert "netserver was killed by SIGKILL during" in victim.failure.message
 
 
-def test_a_slice_shorter_than_its_control_is_refused(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_a_slice_shorter_than_its_control_is_refused(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     with (
-        started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators,
+        started({"one": make_deployment("veth-baseline")}, tmp_path, "tcp-rr") as generators,
         pytest.raises(UsageError, match="is too short") as refused,
     ):
         drive(generators, 5, 0, 1, length=0.0002)
     assert "--method windows" in refused.value.remedy
 
 
-def test_each_load_of_a_pod_has_its_own_connection(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_each_load_of_a_pod_has_its_own_connection(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     """Both placements' clients are in one Pod and connect to the same port."""
-    with started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators:
+    with started({"one": make_deployment("veth-baseline")}, tmp_path, "tcp-rr") as generators:
         intra, inter = (generators[f"one/{place}"] for place in ("intra", "inter"))
         assert intra.s.client is inter.s.client
         first = inter.read().count

@@ -26,19 +26,21 @@ from cnibench.run.slices.rounds import disturbed
 from tests.lab._samples import context
 from tests.lab.test_slices_lab import LONGER, load_of
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 ROUNDS = 15
 
 
 @pytest.fixture
-def generators(make_stand: MakeStand, tmp_path: Path) -> Iterator[dict[str, Generator]]:
+def generators(make_deployment: MakeDeployment, tmp_path: Path) -> Iterator[dict[str, Generator]]:
     cpu = max(os.sched_getaffinity(0))
     with ExitStack() as running:
         made = {}
         for name in ("one", "two"):
             folder = tmp_path / name
             folder.mkdir()
-            s = context(make_stand("veth-baseline"), "tcp-rr", folder, placement="inter", cpu=cpu)
+            s = context(
+                make_deployment("veth-baseline"), "tcp-rr", folder, placement="inter", cpu=cpu
+            )
             made[name] = running.enter_context(Generator(s, load_of(s)))
         yield made
 

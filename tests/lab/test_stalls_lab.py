@@ -25,7 +25,7 @@ from cnibench.system import heartbeat
 from tests._each_workload import values
 from tests.lab._samples import context
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 STOPPED = 1.0  # s
 LIMIT = 30.0
 
@@ -76,7 +76,7 @@ def stopping(*names: str, seconds: float = STOPPED, after: float = 0.4) -> Itera
 
 
 def sample(
-    make_stand: MakeStand,
+    make_deployment: MakeDeployment,
     raw: Path,
     workload: str,
     collectors: tuple[str, ...] = (),
@@ -85,7 +85,7 @@ def sample(
 ) -> Measured:
     params = {"payload": 1000} if workload == "http" else {}
     s = context(
-        make_stand("veth-baseline"),
+        make_deployment("veth-baseline"),
         workload,
         raw,
         placement="intra",
@@ -99,7 +99,7 @@ def sample(
 
 
 def stalls(measured: Measured) -> dict[str, Any]:
-    (record,) = [record for name, record in measured.findings.records if name == "stalls"]
+    (record,) = [record for name, record in measured.measurements.records if name == "stalls"]
     return record
 
 
@@ -114,33 +114,35 @@ def stalls(measured: Measured) -> dict[str, Any]:
     ],
 )
 def test_a_program_that_was_stopped_marks_the_sample(
-    make_stand: MakeStand, tmp_path: Path, workload: str, victim: str
+    make_deployment: MakeDeployment, tmp_path: Path, workload: str, victim: str
 ) -> None:
     with stopping(victim) as done:
-        measured = sample(make_stand, tmp_path, workload)
+        measured = sample(make_deployment, tmp_path, workload)
     assert done, "nothing was stopped"
     assert f"{victim} was stopped for" in measured.disturbed
-    assert values(measured.findings), "its figures are kept"
+    assert values(measured.measurements), "its figures are kept"
     record = stalls(measured)
     assert record["disturbed"] == measured.disturbed
     assert 0.8 * STOPPED < record["longest_stop"] < 1.5 * STOPPED + 0.5
 
 
-def test_perf_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_perf_that_was_stopped_marks_the_sample(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     with stopping("perf", after=0.8):
-        measured = sample(make_stand, tmp_path, "tcp-stream", ("perf",))
+        measured = sample(make_deployment, tmp_path, "tcp-stream", ("perf",))
     assert "perf was stopped for" in measured.disturbed
 
 
-def test_a_short_stop_is_seen_and_measured(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_a_short_stop_is_seen_and_measured(make_deployment: MakeDeployment, tmp_path: Path) -> None:
     with stopping("netperf", seconds=0.1):
-        measured = sample(make_stand, tmp_path, "tcp-rr")
+        measured = sample(make_deployment, tmp_path, "tcp-rr")
     assert "netperf was stopped for" in measured.disturbed
     assert 0.03 < stalls(measured)["longest_stop"] < 0.5
 
 
 def test_the_harness_that_was_stopped_marks_the_sample(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
     """Somebody outside of what is stopped must do it: a shell, which is no child of ours once its
     parent has ended.
@@ -149,7 +151,7 @@ def test_the_harness_that_was_stopped_marks_the_sample(
         f"(sleep 0.8; kill -STOP {os.getpid()}; sleep {STOPPED}; kill -CONT {os.getpid()})"
         " >/dev/null 2>&1 &"
     )
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     s = context(deployment, "tcp-rr", tmp_path, placement="intra", duration=2.0)
     subprocess.run(["setsid", "sh", "-c", script], check=True)
     measured = measure(s, provider("workloads", "tcp-rr"), [])
@@ -158,13 +160,13 @@ def test_the_harness_that_was_stopped_marks_the_sample(
 
 
 def test_everything_at_once_that_was_stopped_marks_the_sample(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
     """As a frozen node or a paused virtual machine: the heartbeat is stopped, too, and sees that it
     was not woken.
     """
     with stopping("netperf", "netserver", heartbeat.NAME) as done:
-        measured = sample(make_stand, tmp_path, "tcp-rr")
+        measured = sample(make_deployment, tmp_path, "tcp-rr")
     assert done
     assert stalls(measured)["longest_gap"] > 0.5 * STOPPED
     assert "everything on this machine stalled for" in measured.disturbed
@@ -172,14 +174,14 @@ def test_everything_at_once_that_was_stopped_marks_the_sample(
 
 @pytest.mark.parametrize("load", [0, 12])
 def test_an_ordinary_machine_disturbs_nothing(
-    make_stand: MakeStand, tmp_path: Path, load: int
+    make_deployment: MakeDeployment, tmp_path: Path, load: int
 ) -> None:
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(load)]
     try:
         # beside so many programs, seconds pass before the collectors begin
         duration = 6.0 if load else 2.0
         measured = [
-            sample(make_stand, tmp_path / str(number), "tcp-rr", duration=duration)
+            sample(make_deployment, tmp_path / str(number), "tcp-rr", duration=duration)
             for number in range(2)
         ]
     finally:
@@ -189,7 +191,7 @@ def test_an_ordinary_machine_disturbs_nothing(
     assert [one.disturbed for one in measured] == ["", ""]
 
 
-def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_a_frozen_cgroup_marks_the_sample(make_deployment: MakeDeployment, tmp_path: Path) -> None:
     """What a container engine's ``pause`` does to a program's cgroup, the heartbeat outside of
     it.
     """
@@ -224,7 +226,7 @@ def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path)
     thread = threading.Thread(target=freeze)
     thread.start()
     try:
-        measured = sample(make_stand, tmp_path, "tcp-rr")
+        measured = sample(make_deployment, tmp_path, "tcp-rr")
     finally:
         thread.join()
         end = time.monotonic() + LIMIT
@@ -235,13 +237,13 @@ def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path)
 
 
 def test_a_pod_on_another_machine_has_a_heartbeat_of_its_own(
-    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_deployment: MakeDeployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both Pods as if they were elsewhere; all that runs in the server's stands still, ours goes
     on.
     """
     monkeypatch.setattr(LabPod, "local", False)
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     s = context(deployment, "tcp-rr", tmp_path, placement="inter", duration=2.0)
     namespace = s.server.run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
 

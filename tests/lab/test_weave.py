@@ -25,11 +25,11 @@ CHECKSUM = "tx-checksum-ip-generic"
 
 
 @pytest.fixture
-def make(make_stand: Make) -> Make:
+def make(make_deployment: Make) -> Make:
     def checked(name: str) -> LabDeployment:
         if missing := lacking(name):
             pytest.skip(f"this kernel lacks {', '.join(missing)}")
-        return make_stand(name)
+        return make_deployment(name)
 
     return checked
 

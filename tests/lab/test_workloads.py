@@ -31,7 +31,7 @@ from tests._each_workload import METRICS_OF as OF_A_PAIR
 from tests._each_workload import SMALL as SMALL_PAIR
 from tests.lab._samples import context
 
-MakeStand = Callable[..., LabDeployment]
+MakeDeployment = Callable[..., LabDeployment]
 METRICS_OF = {
     **OF_A_PAIR,
     "tcp-rr-under-load": {"transaction_rate", *LATENCIES},
@@ -50,15 +50,17 @@ def test_every_workload_is_known_here() -> None:
 
 @pytest.mark.parametrize("ip", [4, 6])
 @pytest.mark.parametrize("workload", METRICS_OF)
-def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str, ip: int) -> None:
-    deployment = make_stand("veth-baseline", ip=(4, 6))
+def test_gives_its_metrics(
+    make_deployment: MakeDeployment, tmp_path: Path, workload: str, ip: int
+) -> None:
+    deployment = make_deployment("veth-baseline", ip=(4, 6))
     placement: Literal["intra", "inter"] = "inter" if ip == 4 else "intra"
     s = context(
         deployment, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {})
     )
     before = os.umask(0o022)
     try:
-        found = measure(s, provider("workloads", workload), []).findings
+        found = measure(s, provider("workloads", workload), []).measurements
     finally:
         os.umask(before)
     figures = values(found)
@@ -79,8 +81,8 @@ def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str,
     assert [path for path, mode in modes.items() if mode & 0o077] == []
 
 
-def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path) -> None:
-    deployment = make_stand("veth-baseline")
+def test_warm_up_and_pinning_are_on_record(make_deployment: MakeDeployment, tmp_path: Path) -> None:
+    deployment = make_deployment("veth-baseline")
     for workload in ("tcp-rr", "iperf3-tcp", "http"):
         s = context(
             deployment,
@@ -96,13 +98,15 @@ def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path
         assert all(command[:3] == ["taskset", "-c", "0"] for command in commands.values())
 
 
-def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Path) -> None:
-    deployment = make_stand("veth-baseline")
+def test_http_counts_requests_and_cleans_up(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    deployment = make_deployment("veth-baseline")
     before = set(Path("/run/cnibench").glob("cnibench-http.*"))
     s = context(
         deployment, "http", tmp_path, requests=200, payload=5000, concurrency=10, keepalive=True
     )
-    found = measure(s, provider("workloads", "http"), []).findings
+    found = measure(s, provider("workloads", "http"), []).measurements
     (record,) = [record for name, record in found.records if name == "tools"]
     assert record["values"]["complete"] == 200
     assert values(found)["failed_requests"] == 0
@@ -113,9 +117,9 @@ def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Pat
 
 
 def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     s = context(deployment, "tcp-crr", tmp_path / "crr", placement="intra")
     measure(s, provider("workloads", "tcp-crr"), [])
     assert count(s.client).time_wait < 10
@@ -131,9 +135,9 @@ def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(
 
 @pytest.mark.parametrize("workload", ["tcp-stream", "tcp-rr", "iperf3-tcp", "http"])
 def test_a_server_that_dies_is_a_failure_with_its_reason(
-    make_stand: MakeStand, tmp_path: Path, workload: str
+    make_deployment: MakeDeployment, tmp_path: Path, workload: str
 ) -> None:
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     s = context(
         deployment,
         workload,
@@ -147,15 +151,15 @@ def test_a_server_that_dies_is_a_failure_with_its_reason(
         _wait_for_traffic(s)
         _kill_in(pid, {"netserver", "iperf3", "nginx"})
         client.wait(20)
-        tested.findings(s)
+        tested.measurements(s)
     assert len(caught.value.message) > 20
     assert "defect" not in caught.value.message
 
 
 def test_background_connections_that_die_fail_the_cell(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
-    deployment = make_stand("veth-baseline")
+    deployment = make_deployment("veth-baseline")
     tested = provider("workloads", "tcp-rr-under-load")
     first = context(
         deployment,
@@ -166,7 +170,7 @@ def test_background_connections_that_die_fail_the_cell(
         pods=2,
         rate="1M",
     )
-    found = measure(first, tested, []).findings
+    found = measure(first, tested, []).measurements
     (load,) = [record for name, record in found.records if name == "background"]
     assert load["connections"] == 4
     assert load["pairs"] == 2
@@ -190,17 +194,17 @@ def test_background_connections_that_die_fail_the_cell(
         victim = servers[-1].run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
         _kill_in(victim, {"iperf3"})
         client.wait(20)
-        tested.findings(s)
+        tested.measurements(s)
     assert len(list(deployment.pods())) == number  # the same Pods served both
 
 
 def test_a_background_client_that_stalls_fails_the_cell_and_is_named(
-    make_stand: MakeStand, tmp_path: Path
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
     """Its connections stay, the other Pod goes on sending. The profile's policies let the load
     through as they do the pair.
     """
-    deployment = make_stand("calico-wp-xsub")
+    deployment = make_deployment("calico-wp-xsub")
     tested = provider("workloads", "tcp-rr-under-load")
     s = context(deployment, "tcp-rr-under-load", tmp_path, connections=4, pods=2, rate="1M")
     with tested.serve(s):
@@ -212,7 +216,7 @@ def test_a_background_client_that_stalls_fails_the_cell_and_is_named(
             with tested.start(s) as client:
                 client.wait(20)
             with pytest.raises(MeasureError, match=f"background load stalled: {victim.name} sent"):
-                tested.findings(s)
+                tested.measurements(s)
         finally:
             _kill_in(namespace, {"iperf3"}, signal.SIGCONT)
 
@@ -248,12 +252,12 @@ def _kill_in(namespace: str, names: set[str], number: signal.Signals = signal.SI
 
 
 def test_connections_of_a_server_that_ended_before_its_client_do_not_keep_a_pod_waiting(
-    make_stand: MakeStand,
+    make_deployment: MakeDeployment,
 ) -> None:
     """The client is stopped, as it is between slices: the server's sockets are in FIN_WAIT2. So is
     what somebody else has closed for writing, and still reads from.
     """
-    pod, _ = make_stand("veth-baseline").pair("intra")
+    pod, _ = make_deployment("veth-baseline").pair("intra")
     with pod.entered(), ExitStack() as made:
         server, other = (made.enter_context(socket.socket()) for _ in range(2))
         for one in (server, other):

@@ -162,7 +162,7 @@ def stored(
         msgspec.structs.replace(one, window="cpp") for one in cells if one.label in (cycles or {})
     ]
     plan = manifest(cells, **{"id": path.name, "seed": seed, "blocks": blocks, **more})
-    ground = Provenance(environment["testbed"], environment["wire"], "plain", fidelity)
+    provenance = Provenance(environment["testbed"], environment["wire"], "plain", fidelity)
     with RunWriter.create(path, plan) as writer:
         writer.event("run-started")
         writer.environment(environment)
@@ -181,7 +181,7 @@ def stored(
                 (writer.raw(cell, block) / "stdout").write_bytes(b"of a tool")
                 fails = bool(reason) and block == blocks - 1 and cell is cells[-1]
                 status, words = ("failed", reason) if fails else ("ok", "")
-                line = failure(cell, block, ground, status, words, now())[0]
+                line = failure(cell, block, provenance, status, words, now())[0]
                 if not fails:
                     change = {"metric": metric, "unit": unit, "better": better}
                     line = msgspec.structs.replace(line, value=value, **change)

@@ -228,7 +228,7 @@ class Echo(Workload):
         port = (s.raw / "server").read_text().strip()
         return ["bash", "-c", CLIENT, "client", port, str(round(seconds * 1e6))]
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         if s.cell.params["fault"] == "dies":
             s.deployment.dead = "the daemon died"  # type: ignore[attr-defined]
         text = (s.raw / "stdout").read_text()

@@ -131,8 +131,8 @@ class Workload:
     def data_port(self, s: SampleContext) -> int:
         return self.script.port + s.cell.pair if self.script.port else 0
 
-    def findings(self, s: SampleContext) -> Measurements:
-        self.script.step("findings", s)
+    def measurements(self, s: SampleContext) -> Measurements:
+        self.script.step("measurements", s)
         return Measurements([Reading(metric="throughput", value=7.0)], [("sizes", {"n": 1})])
 
 

@@ -42,7 +42,7 @@ def measure(writer: RunWriter, block: int) -> None:
     for cell in CELLS:
         writer.room()
         (writer.raw(cell, block) / "stdout").write_bytes(b"of a tool")
-        ground = Provenance("lab", "veth", "all", "cni")
-        lines = failure(cell, block, ground, "failed", "gone", MANIFEST.created)
+        provenance = Provenance("lab", "veth", "all", "cni")
+        lines = failure(cell, block, provenance, "failed", "gone", MANIFEST.created)
         given.append((cell, lines, [("cpp", {"total": 1.0})]))
     writer.finish_all(given, block)

@@ -218,8 +218,8 @@ def test_what_a_run_says_of_itself_must_be_possible(name: str, tmp_path: Path) -
     )
     plan = manifest([cell], id="run", blocks=1)
     where = {**FACTS, **facts}
-    ground = Provenance(where["testbed"], where["wire"], "", change.get("fidelity", "baseline"))
-    line = failure(cell, 0, ground, "ok", "", now())[0]
+    provenance = Provenance(where["testbed"], where["wire"], "", change.get("fidelity", "baseline"))
+    line = failure(cell, 0, provenance, "ok", "", now())[0]
     base = {"metric": "throughput", "unit": "bit/s", "better": "higher", "value": 1e9}
     lines = [msgspec.structs.replace(line, **base | change)]
     p90 = {"metric": "latency_p90", "unit": "s", "better": "lower", "value": 1.0}

@@ -118,13 +118,13 @@ def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
     for cell in plan["cells"]:
         cell["params"] = {"offload.wire": "none", "offload.pods": "default"}
     (run.path / "plan.json").write_text(json.dumps(plan))
-    ground = Provenance("lab", "veth", "vxlan", "datapath-model", duration=10.0)
+    provenance = Provenance("lab", "veth", "vxlan", "datapath-model", duration=10.0)
     found = []
     for line in run.samples():
         cell = msgspec.convert(
             next(one for one in plan["cells"] if one["label"] == line.label), Cell
         )
-        (empty,) = failure(cell, line.block, ground, "ok", "", line.start)
+        (empty,) = failure(cell, line.block, provenance, "ok", "", line.start)
         found.append(
             msgspec.structs.replace(
                 empty,

@@ -307,11 +307,11 @@ def test_comparisons_are_log_ratios_of_finished_blocks() -> None:
         label: Cell(label=label, profile="p", placement="intra", workload="tcp-rr")
         for label in "ab"
     }
-    ground = Provenance("lab", "veth", "all", "baseline")
+    provenance = Provenance("lab", "veth", "all", "baseline")
 
     def sample(label: str, block: int, value: float, metric: str = "throughput") -> Sample:
         return msgspec.structs.replace(
-            failure(cells[label], block, ground, "ok", "", now())[0], metric=metric, value=value
+            failure(cells[label], block, provenance, "ok", "", now())[0], metric=metric, value=value
         )
 
     workloads: Any = {"tcp-rr": type("Work", (), {"primary": "throughput"})()}
@@ -326,11 +326,11 @@ def test_comparisons_are_log_ratios_of_finished_blocks() -> None:
 
 
 def test_windows_with_perf_do_not_stop_a_run() -> None:
-    ground = Provenance("lab", "veth", "all", "baseline")
+    provenance = Provenance("lab", "veth", "all", "baseline")
 
     def sample(window: Any, value: float, **more: Any) -> Sample:
         one = Cell(label="a", profile="p", placement="intra", workload="tcp-rr", window=window)
-        line = failure(one, 0, ground, "ok", "", now())[0]
+        line = failure(one, 0, provenance, "ok", "", now())[0]
         return msgspec.structs.replace(line, **{"metric": "throughput", "value": value, **more})
 
     workloads: Any = {"tcp-rr": type("Work", (), {"primary": "throughput"})()}

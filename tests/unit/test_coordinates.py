@@ -30,7 +30,7 @@ def test_lines_say_what_was_in_force() -> None:
         workload="tcp-rr",
         params={"offload.wire": "none", "offload.pods": "default"},
     )
-    ground = Provenance(
+    provenance = Provenance(
         "lab",
         "veth",
         "vxlan",
@@ -46,10 +46,10 @@ def test_lines_say_what_was_in_force() -> None:
     (line,) = lines(
         cell,
         0,
-        ground,
+        provenance,
         Measured(found, "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", congestion_control="cubic"),
     )
-    (failed,) = failure(cell, 0, ground, "failed", "gone", "2026-01-01T00:00:00Z")
+    (failed,) = failure(cell, 0, provenance, "failed", "gone", "2026-01-01T00:00:00Z")
     for one in (line, failed):
         assert (one.wire_offload, one.wire_rate, one.pairs, one.warmup_time, one.duration) == (
             "none",
@@ -63,7 +63,7 @@ def test_lines_say_what_was_in_force() -> None:
     (own,) = failure(
         msgspec.structs.replace(cell, duration=60.0, params={"offload.wire": "default"}),
         0,
-        ground,
+        provenance,
         "failed",
         "gone",
         "",

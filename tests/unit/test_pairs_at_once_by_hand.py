@@ -46,7 +46,7 @@ def test_pairs_share_one_window(script: Script) -> None:
     for what in ("warm up", "congestion", "observe packets", "read packets"):
         assert threading.main_thread().name not in script.threads[what]
     assert len(script.spans) == 2
-    assert [one.findings.readings[1].value for one in found] == [0.0, 1.0]
+    assert [one.measurements.readings[1].value for one in found] == [0.0, 1.0]
     assert [one.congestion_control for one in found] == ["cubic", "cubic"]
 
 
@@ -93,7 +93,7 @@ def test_a_fifth_of_the_window_of_pairs_must_be_left(
         "observe packets",
         "read packets",
         "wait",
-        "findings",
+        "measurements",
     ],
 )
 def test_an_error_says_of_which_pair_it_is(script: Script, step: str) -> None:

@@ -42,14 +42,14 @@ def test_the_course_of_a_sample(script: Script) -> None:
         ("evidence",),
         ("end start", 0),
         ("end prepare packets", 0),
-        ("findings", 0),
+        ("measurements", 0),
         ("end serve", 0),
     ]
     assert script.spans == [(1000.0, 1010.0, 15.0)]
     assert (found.start, found.end, found.disturbed) == ("at 0", "at 10", "")
     assert found.congestion_control == "cubic"
-    assert [one.metric for one in found.findings.readings] == ["throughput", "packets"]
-    assert found.findings.records == [
+    assert [one.metric for one in found.measurements.readings] == ["throughput", "packets"]
+    assert found.measurements.records == [
         ("sizes", {"n": 1}),
         ("packets", {"pair": 0}),
         ("stalls", Evidence(1.0, others=0.5).record("")),
@@ -137,7 +137,7 @@ def test_collectors_that_begin_after_the_client_has_ended(
         with pytest.raises(MeasureError, match="ended before the collectors started"):
             measure_one(script, duration=duration)
         assert script.closed == [(0, MeasureError)]
-        assert ("findings", 0) not in script.log
+        assert ("measurements", 0) not in script.log
     else:
         measure_one(script, duration=duration)
     for change in ({"collected": False}, {"counts": ("n",)}):
@@ -151,7 +151,7 @@ def test_without_collectors_nothing_is_late(script: Script) -> None:
     with pytest.raises(MeasureError, match="ended before the collectors started"):
         measure_one(script)
     found = sample.measure(script.context(), Workload(script), [])  # type: ignore[arg-type]
-    assert found.findings.readings[0].value == 7.0
+    assert found.measurements.readings[0].value == 7.0
 
 
 def test_conditions_hold_around_the_server(script: Script) -> None:
@@ -159,7 +159,7 @@ def test_conditions_hold_around_the_server(script: Script) -> None:
     steps = [entry[0] for entry in script.log]
     assert ("conditions", 0, "client 0", "server 0") in script.log
     assert steps.index("conditions") < steps.index("serve")
-    assert found.findings.records[1] == ("conditions", {"pods": "tso-off"})
+    assert found.measurements.records[1] == ("conditions", {"pods": "tso-off"})
 
 
 def test_a_client_that_failed_is_no_measurement(script: Script) -> None:
@@ -169,14 +169,14 @@ def test_a_client_that_failed_is_no_measurement(script: Script) -> None:
     assert error.value.message == "tool ended with 3"
     assert error.value.remedy == f"its output is in {script.folder / 'raw0'}"
     assert json.loads((script.folder / "raw0" / "cmd.json").read_text())["status"] == 3
-    assert ("findings", 0) in script.log
+    assert ("measurements", 0) in script.log
 
 
 def test_a_disturbed_sample_marks_its_records(script: Script) -> None:
     script.evidence = Evidence(10.0, 15.0, (Stall("gap", "", "", 1.0, 5.0),))
     found = measure_one(script)
     assert "stalled" in found.disturbed
-    *records, (name, last) = found.findings.records
+    *records, (name, last) = found.measurements.records
     assert records == [
         ("sizes", {"n": 1, "disturbed": found.disturbed}),
         ("packets", {"pair": 0, "disturbed": found.disturbed}),

@@ -34,7 +34,7 @@ class AgentCluster(LabCluster):
             made = self._ready[AGENT] = AgentDeployment(
                 AGENT, profile, self.options, 2, self.setup, like=model
             )
-            self._stands.append(made)
+            self._deployments.append(made)
             self.version = made.version
             self.differences, self.lines = compare(model, made)
         except BaseException as error:

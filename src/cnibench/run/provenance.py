@@ -49,7 +49,7 @@ class Measured:
     ``disturbed`` as in Sample.
     """
 
-    findings: Measurements
+    measurements: Measurements
     start: str
     end: str
     disturbed: str = ""
@@ -57,31 +57,37 @@ class Measured:
     priority: str = "normal"  # as in Sample
 
 
-def lines(cell: Cell, block: int, ground: Provenance, measured: Measured) -> list[Sample]:
+def lines(cell: Cell, block: int, provenance: Provenance, measured: Measured) -> list[Sample]:
     """The lines of samples.jsonl of a sample that succeeded, one a reading."""
-    empty = _line(cell, block, ground, "ok", "", measured.start, measured.end)
+    empty = _line(cell, block, provenance, "ok", "", measured.start, measured.end)
     empty = msgspec.structs.replace(
         empty,
         disturbed=measured.disturbed,
         congestion_control=measured.congestion_control,
         priority=measured.priority,
     )
-    return [_with(empty, reading) for reading in measured.findings.readings]
+    return [_with(empty, reading) for reading in measured.measurements.readings]
 
 
 def failure(
-    cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str
+    cell: Cell, block: int, provenance: Provenance, status: Status, reason: str, start: str
 ) -> list[Sample]:
     """The one line of a sample that failed."""
-    return [_line(cell, block, ground, status, reason, start, now())]
+    return [_line(cell, block, provenance, status, reason, start, now())]
 
 
 def _line(
-    cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str, end: str
+    cell: Cell,
+    block: int,
+    provenance: Provenance,
+    status: Status,
+    reason: str,
+    start: str,
+    end: str,
 ) -> Sample:
     return Sample(
         **context.of_cell(cell),
-        **ground.of(cell),
+        **provenance.of(cell),
         cell=cell.id,
         block=block,
         metric="",

@@ -124,7 +124,7 @@ class Workload(abc.ABC):
         """Starts the measured client; its output goes to files in ``s.raw``."""
 
     @abc.abstractmethod
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         """Reads ``s.raw`` after the client's end through pure parsers. Raises MeasureError with the
         reason when it cannot be parsed.
         """

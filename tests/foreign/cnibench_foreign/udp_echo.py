@@ -69,7 +69,7 @@ class UdpEcho(Workload):
             s.on_client(self._client(s, s.duration)), stdout=s.raw / "client.stdout"
         )
 
-    def findings(self, s: SampleContext) -> Measurements:
+    def measurements(self, s: SampleContext) -> Measurements:
         printed = json.loads((s.raw / "client.stdout").read_text())
         if not printed["echoed"]:
             raise MeasureError("no datagram came back")

@@ -144,8 +144,8 @@ def _window(s: SampleContext, workload: Workload) -> tuple[Sequence[Reading], st
             raise LimitError(f"{workload.name} did not end within {longest:.0f} s")
         taken = time.monotonic() - began
     if not here:
-        return workload.findings(s).readings, ""
+        return workload.measurements(s).readings, ""
     share = usage.between(before, usage.read())
     others = share.others if s.client.of_lab else None
     seen = Evidence(taken, steal=share.steal, throttled=share.throttled, others=others)
-    return workload.findings(s).readings, refused or disturbed(seen)
+    return workload.measurements(s).readings, refused or disturbed(seen)

@@ -326,7 +326,7 @@ class Slices:
                         provenance.congestion_control != NONE,
                     )
                     made = lines(cell, block, provenance, measured)
-                    session.writer.finish_all([(cell, made, measured.findings.records)], block)
+                    session.writer.finish_all([(cell, made, measured.measurements.records)], block)
                     said, reason = "disturbed" if measured.disturbed else "ok", measured.disturbed
             session.progress.finished(cell, seconds, said, reason)
         return found

@@ -151,16 +151,3 @@ def _fit(logs: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[float, floa
         mean, half = trimmed([log - effects[round] for round, log in its.items()])
         found[cell] = (mean + whole, half)
     return found
-
-
-def log_ratio(slices: Iterable[Slice], one: str, other: str) -> tuple[float, float]:
-    """(log of the ratio of two cells' rates, half width of its 95 % interval), over the rounds in
-    which both moved something.
-    """
-    rates: dict[int, dict[str, float]] = {}
-    for piece in slices:
-        if piece.units > 0:
-            rates.setdefault(piece.round, {})[piece.cell] = piece.rate
-    return trimmed(
-        [math.log(r[one] / r[other]) for r in rates.values() if {one, other} <= r.keys()]
-    )

@@ -103,7 +103,7 @@ class Windows:
                 with session.stop.held():
                     session.writer.finish_all(
                         [
-                            (cell, lines(cell, block, provenance, one), one.findings.records)
+                            (cell, lines(cell, block, provenance, one), one.measurements.records)
                             for cell, one in zip(cells, measured, strict=True)
                         ],
                         block,

@@ -149,7 +149,7 @@ def measure_pairs(
         ):
             with _named(s, all_of_them):
                 _note(s, client.argv, status, start, end)
-                driven = workload.findings(s)
+                driven = workload.measurements(s)
                 if status != 0:
                     raise MeasureError(
                         f"{client.argv[0]} {ending(status)}", f"its output is in {s.raw}"
