@@ -1,5 +1,5 @@
 """How often the attestation refutes a clean deployment, and how long it takes: every profile that
-this machine can build, deployed anew each time.
+this machine can build, deployed again each time.
 
     sudo python benchmarks/false_alarms.py [DEPLOYMENTS [PROFILE...]]
 """

@@ -2,7 +2,7 @@
 netperf, as ratios.
 
 Both run in the same namespaces, with the same pinning, on one profile of the lab. Each harness
-sample stands between two bare ones and is divided by their mean, so that what drifts on a shared
+sample lies between two bare ones and is divided by their mean, so that what drifts on a shared
 machine cancels; the two kinds of window come in seeded random order. The bare side is netperf by
 nsenter alone, started and awaited by subprocess, after a warm-up as long as the harness's: the
 first second after a pause is faster on machines whose clock has something saved up. Then the wall

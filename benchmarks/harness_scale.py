@@ -150,7 +150,7 @@ def store(samples: int) -> None:
 
 
 def print_result(deployment: LabDeployment | KubernetesDeployment, duration: float) -> None:
-    """Prints what is found on a profile that stands."""
+    """Prints what is found on a deployed profile."""
     with tempfile.TemporaryDirectory() as folder:
         share = beside_load(deployment, Path(folder), duration)
     print(f"CPU of the harness beside {PODS} + {PODS} Pods: {share:.2%} of a core; bound 3 %")

@@ -49,7 +49,7 @@ def runnable(asked: list[str]) -> dict[str, Profile]:
 
 
 def once(name: str, profile: Profile, number: int, pods: int) -> dict[str, float]:
-    """Seconds of each step for one stand."""
+    """Seconds of each step for one deployment."""
     found: dict[str, float] = {}
     began = time.perf_counter()
     deployment = LabDeployment(name, profile, Options(ip=families(profile)), number)

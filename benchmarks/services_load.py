@@ -1,5 +1,5 @@
-"""How fast Services are loaded into a stand of the lab by each implementation: 10,000 within 10 s
-by iptables and within 2 s by eBPF are wanted, on two cores.
+"""How fast each implementation loads Services into a deployment of the lab. The goal: 10,000
+within 10 s by iptables and within 2 s by eBPF, on two cores.
 
     python benchmarks/services_load.py [--proxy iptables,nftables,ebpf] [--count 10000] [--rounds 3]
 
@@ -31,7 +31,7 @@ _STEPS = ("write", "read", "remove")
 
 
 def once(profile: Profile, number: int, count: int) -> dict[str, float]:
-    """Seconds of each step for one stand, and of CPU time under its name with ``cpu``."""
+    """Seconds of each step for one deployment, and of CPU time under its name with ``cpu``."""
     deployment = LabDeployment(profile.proxy, profile, Options(), number)
     services = deployment.services
     steps = (

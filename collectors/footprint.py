@@ -219,7 +219,7 @@ def _add(
     cpu: bool,
     **params: str,
 ) -> None:
-    """The sum of processes that stood all the time: readings, and a record over time."""
+    """The sum of the processes that ran all the time: readings, and a record over time."""
     window = _counters.seconds(clock[0], clock[-1])
     memory = [sum(each.memory for each in at_once) for at_once in zip(*looks, strict=True)]
     into.add("memory", max(memory), **params)
@@ -258,7 +258,7 @@ def _places(found: Mapping[str, int | tuple[Node, int]], nodes: Sequence[str]) -
 
 
 def _pods(deployment: Deployment) -> dict[str, int] | None:
-    """Node to how many Pods with a network of their own stand there; None where the Pods cannot be
+    """Node to how many Pods with a network of their own it has; None where the Pods cannot be
     reported.
     """
     if not isinstance(deployment, ExtraPods):

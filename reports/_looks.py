@@ -1,4 +1,4 @@
-"""What a CNI looks like in every chart, whichever others stand beside it: its colour and marker,
+"""What a CNI looks like in every chart, whichever others are in it: its colour and marker,
 and the dashes and the lightness of its modes.
 
 Every colour has a contrast of 3:1 with light and with dark pages. A profile that is not listed has

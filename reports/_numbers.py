@@ -1,4 +1,4 @@
-"""Numbers of one column in one scale, with as many digits as tell its values apart."""
+"""Numbers of one column in one scale, with as many digits as its values need to differ."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from hypothesis.internal.conjecture import providers
 
 _OBJECTS = 50_000  # new ones until the collector runs
 
-# The examples are made anew in a folder of their own where a test needs files: a fixture of the
+# The examples are made again in a folder of their own where a test needs files: a fixture of the
 # whole test is no hazard then.
 _UNHURRIED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 

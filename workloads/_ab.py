@@ -60,7 +60,7 @@ class Report:
         Each of them is in ``length``, whatever cut it, an answer with an error (``not_ok``) too;
         where no response ever came or the first one was an error, lengths are compared with that
         and the other counts tell. ``connect`` and ``exceptions`` by themselves complete no request:
-        ab connects anew. What is cut off in the moment in which ab ends may be counted beyond
+        ab connects again. What is cut off in the moment in which ab ends may be counted beyond
         ``complete``.
         """
         return min(self.complete, max(self.length, self.receive, self.not_ok))

@@ -2,9 +2,10 @@
 the monitored pair.
 
 N client Pods on the client's node talk to N server Pods (on the same node for intra, on the other
-for inter); more connections than pairs of Pods are parallel streams. A stand's background Pods stay
-until it is removed and serve all of its cells, as clients or as servers: a kubelet takes 110 Pods
-unless configured otherwise, so a node has no more of them than its largest cell needs.
+for inter); more connections than pairs of Pods are parallel streams. The background Pods of a
+deployment stay until it is removed and serve all of its cells, as clients or as servers: a kubelet
+takes 110 Pods unless configured otherwise, so a node has no more of them than its largest cell
+needs.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ while now - began < seconds:
 
 
 class Params(Strict):
-    """None of its own: policies that stand already are the condition ``policy.entries``."""
+    """None of its own: policies that exist already are the condition ``policy.entries``."""
 
 
 class PolicyEffect(Workload):

@@ -216,7 +216,7 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
         name = f"{word}_{number}"
         node.run(["nft", "add", "chain", *_PROBE, name], timeout=_LIMIT)
         # A monitor that does not listen yet has missed it. It loads the rules first, and begins
-        # anew with each change: a pause shorter than that would keep it from ever listening.
+        # again with each change: a pause shorter than that would keep it from ever listening.
         again = time.monotonic() + wait
         while time.monotonic() < min(again, end):
             if reported(_common.read(_file(s, node, "trace.txt")), name):

@@ -54,7 +54,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         return f"{UNSEEN} ({said.splitlines()[-1][:200]})" if said else ""
 
     def require_room(self, profiles: int) -> None:
-        """One profile stands at a time. What slices need is an agent that sees its node."""
+        """One profile is installed at a time. Slices need an agent that sees its node."""
         if denied := self.kernel_access_denied():
             raise NoSlicesError(denied, f"{ADMIT}, or use --method windows")
 
@@ -184,7 +184,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         check_removable(name, said)
         assert self._making is not None
         self._check_unused(self._making.run)
-        # Anew: somebody may have changed it since ``preview`` showed it, perhaps hours ago.
+        # Again: somebody may have changed it since ``preview`` showed it, perhaps hours ago.
         settings = self._settings_of_removed(name)
         plan = install.planned(self.access, builtin()[name], settings, known)
         install.uninstall(self.access, None, known, nodes, plan=plan, saved=self._saved(), say=_say)

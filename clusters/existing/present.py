@@ -139,13 +139,13 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         if profile.cni == CURRENT.cni:
             return []
         try:
-            stands = self._stands_already(profile)
+            installed = self._is_installed(profile)
         except DeniedError as error:
             return [Problem(profile.name, error.message, error.remedy)]
-        found = suitability.problems(profile, options or self.options, installed=not stands)
-        return found + ([] if stands else suitability.proxy(profile))
+        found = suitability.problems(profile, options or self.options, installed=not installed)
+        return found + ([] if installed else suitability.proxy(profile))
 
-    def _stands_already(self, profile: Profile) -> bool:
+    def _is_installed(self, profile: Profile) -> bool:
         """Asked of what was resolved, and of what only others install; false where the cluster does
         not answer. Raises DeniedError.
         """
@@ -194,6 +194,6 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         }
 
     def _is_current(self, profile: Profile) -> bool:
-        """Is it measured as it stands there? Every profile that is not to be installed is."""
-        anew = self.allowed.replace or (self.allowed.install and self._left is not None)
-        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)
+        """Is it measured as it is installed there? Every profile that is not to be installed is."""
+        again = self.allowed.replace or (self.allowed.install and self._left is not None)
+        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not again)

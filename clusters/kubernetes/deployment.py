@@ -113,7 +113,7 @@ class KubernetesDeployment(
         if self.making.confined:
             return
         for pod in self._pods.values():
-            if pod.interface and pod.gateway.python:  # a connection stands: it has been measured
+            if pod.interface and pod.gateway.python:  # it has a connection: it has been measured
                 pod.run(["ip", "tcp_metrics", "flush"], timeout=20, check=False)
 
     def alive(self) -> str:

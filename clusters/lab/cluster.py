@@ -1,5 +1,5 @@
 """The embedded lab: two nodes that are network namespaces, Pods that are namespaces, each profile
-on a stand of its own.
+in a deployment of its own.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         self.model = wire.model(options)
         self._deployments: list[LabDeployment] = []
         self._certified: dict[str, dict[str, Any]] = {}  # by label, what certificates say of it
-        self._numbers = itertools.count(1)  # of stands; next() is atomic, others install, too
+        self._numbers = itertools.count(1)  # of deployments; next() is atomic, others install, too
 
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:

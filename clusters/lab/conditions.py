@@ -1,5 +1,5 @@
-"""Conditions of a cell on a stand: policies through the profile's own datapath, features of the
-pair's veths and of the wire.
+"""Conditions of a cell in a deployment: policies through the profile's own datapath, features of
+the pair's veths and of the wire.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A stand: one profile with its own pair of nodes, wire and Pods, so that several profiles stand
-side by side.
+"""A deployment in the lab: one profile with its own pair of nodes, wire and Pods, so that several
+profiles exist at the same time.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class LabDeployment(
         return self.datapath.tunnel_on(node, family)
 
     def reset_state(self) -> None:
-        """Removes what the last cell left in the kernel; refuses a stand that is other than it was.
+        """Removes what the last cell left in the kernel; refuses a deployment that has changed.
         Raises ClusterError.
         """
         if self.broken:
@@ -266,7 +266,7 @@ class LabDeployment(
         leftovers.drain(self._namespaces)
         for node in (self.a, self.b):
             if any(not pod.interface for pod in self._monitored[node.number]):
-                # the kernel makes local IPv6 routes anew some time after a device came up
+                # the kernel makes local IPv6 routes again some time after a device came up
                 time.sleep(max(0.0, self._settled - time.monotonic()))
                 congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()

@@ -94,7 +94,7 @@ class Connection:
 
     def forward(self, local: int, remote: int) -> None:
         """Port ``local`` of this machine leads to ``remote`` of that machine's own, also after the
-        connection was made anew. Raises ClusterError.
+        connection was renewed. Raises ClusterError.
         """
         given = f"127.0.0.1:{local}:127.0.0.1:{remote}"
         self._wait_up()
@@ -141,7 +141,7 @@ class Connection:
 
     def hold(self, command: str) -> bool:
         """A command that prints a line and then lasts as long as the connection; it is started
-        anew with it. False when it ends before its line. Raises ClusterError.
+        again with it. False when it ends before its line. Raises ClusterError.
         """
         self._wait_up()
         self._holding = command

@@ -11,7 +11,7 @@ _SAYINGS = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed",
         "its host key is another one than known_hosts has",
-        "find out why; if the machine was installed anew: ssh-keygen -R HOST, then connect once by"
+        "find out why; if the machine was reinstalled: ssh-keygen -R HOST, then connect once by"
         " hand",
     ),
     (

@@ -72,7 +72,7 @@ class Machine:
         return self.seen
 
     def hold(self) -> bool:
-        """Marks the machine as in use while the connection lasts, and again when it was made anew;
+        """Marks the machine as in use while the connection lasts, and again when it was renewed;
         False when another run uses it. Raises ClusterError.
         """
         return self.connection.hold(self._command("use", ()))

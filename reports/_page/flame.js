@@ -1,5 +1,5 @@
 "use strict";
-// A flame graph that was drawn as SVG, laid out anew for the width of the page: a frame that is
+// A flame graph that was drawn as SVG, laid out again for the width of the page: a frame that is
 // clicked fills it, and the search marks the frames whose name has the text.
 (() => {
   const box = document.querySelector("#flame");

@@ -168,7 +168,7 @@ def _histories(
 
 def _page(one: Found) -> str:
     """The name of its page. No run is there twice; ids that are no names of files may become
-    alike, and a hash tells those apart.
+    alike, and a hash distinguishes those.
     """
     name = safe_name(one.verified.run)
     rest = "" if name == one.verified.run else f"-{one.verified.sha256[:12]}"

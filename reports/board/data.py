@@ -73,7 +73,7 @@ def board_data(entries: Sequence[tuple[Found, Entry, str]]) -> dict[str, Any]:
 
 
 def _titles(cnis: Sequence[Cni]) -> list[str]:
-    """What tells them apart: those of the same title differ in their policies."""
+    """What distinguishes them: those of the same title differ in their policies."""
     count = Counter(one.title for one in cnis)
     return [
         f"{one.title}, {one.policies} of {len(POLICIES)} policy features"

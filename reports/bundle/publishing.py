@@ -1,7 +1,7 @@
 """A run directory as it may be published: without raw output, with pseudonyms for names and
 addresses, and with a chain of hashes over what is left.
 
-The chain is the run's own (rundir/chain.py) and made anew, event by event: pseudonyms change lines
+The chain is the run's own (rundir/chain.py) and recomputed, event by event: pseudonyms change lines
 and documents, and so their hashes. An event keeps one hash over those of its raw files, so that who
 has the run directory can show that the raw output is the bundle's.
 """
@@ -156,7 +156,7 @@ class _Lines:
         said = (line.reason, line.disturbed, line.params, line.congestion_control)
         key = msgspec.json.encode(said)
         new = self._said.get(key)
-        if new is None:  # the same words stand in many lines
+        if new is None:  # many lines contain the same words
             new = self._said[key] = tuple(self._names.walk(said))
         if new == said:
             return line

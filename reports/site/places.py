@@ -132,7 +132,7 @@ def _flaws(group: Group, results: Sequence[Result], ranked: bool) -> str:
 
 
 def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[str]:
-    """What stands beside every figure: where it was measured, and how near that is to a real CNI on
+    """What is said with every figure: where it was measured, and how near that is to a real CNI on
     a real network.
     """
     found = [

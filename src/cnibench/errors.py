@@ -57,7 +57,7 @@ class OutputError(CnibenchError):
 
 
 class MissingError(CnibenchError):
-    """This machine or cluster lacks something; the remedy is the command that mends it."""
+    """This machine or cluster lacks something; the remedy is the command that provides it."""
 
     exit_code = 3
 

@@ -1,5 +1,5 @@
-"""What is looked at where a profile stands, in the lab or on kind, so that the two can be compared
-(docs/fidelity.md).
+"""What is looked at where a profile is deployed, in the lab or on kind, so that the two can be
+compared (docs/fidelity.md).
 
 As a program it looks at the lab's: ``python _fidelity.py FOLDER REPEATS PROFILE...`` prints a JSON
 document.
@@ -52,7 +52,7 @@ _FRAMES = 2000  # of a stream, on each device
 
 
 class Seen:
-    """One profile where it stands: everything found so far, as it goes into the JSON document."""
+    """One deployed profile: everything found so far, as it goes into the JSON document."""
 
     def __init__(self, deployment: Deployment, raw: Path) -> None:
         self.deployment = deployment
@@ -114,7 +114,7 @@ class Seen:
                 ]
 
     def kernel_state(self) -> None:
-        """What stands on the client's node and in its Pod."""
+        """What is on the client's node and in its Pod."""
         self.found["layout"] = layout(self.deployment)
         self.found["layout"]["longest frames"] = self._longest()
 

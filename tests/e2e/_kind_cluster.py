@@ -22,10 +22,9 @@ from cnibench.clusters.kubernetes.cni import wait
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes import agents, proxy_mode
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.removal import nodes as removal
-from cnibench.clusters.kubernetes.removal.node_snapshot import Snapshot
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options
+from tests._node_leftovers import Snapshot, leftovers, snapshot
 
 OPTIONS = Options()
 READY = 240.0  # s
@@ -96,13 +95,13 @@ class Kept:
         install.uninstall(self.access, None, {}, self.nodes)
 
     def state(self) -> dict[str, Snapshot]:
-        return {node.name: removal.snapshot(node) for node in self.nodes}
+        return {node.name: snapshot(node) for node in self.nodes}
 
     def left(self, before: Mapping[str, Snapshot]) -> list[str]:
         return [
             f"{name}: {item}"
             for name, after in self.state().items()
-            for item in removal.leftovers(before[name], after)
+            for item in leftovers(before[name], after)
         ]
 
 

@@ -1,4 +1,4 @@
-"""The lab's flannel, flannel-host-gw and cilium against the real ones: what stands there, what a
+"""The lab's flannel, flannel-host-gw and cilium against the real ones: what is there, what a
 packet meets, which costs less.
 
 The rules of the comparison, and the reason of each difference that is let pass, are in
@@ -45,7 +45,7 @@ LOAD = {
     "lock",
     "copy",
 }  # what the machine's load decides as much as the datapath
-EXPLAINED = {  # what stands otherwise on the nodes, and why docs/fidelity.md lets it
+EXPLAINED = {  # what differs on the nodes, and why docs/fidelity.md lets it
     "flannel": set[str](),
     "flannel-host-gw": set[str](),
     "cilium": {
@@ -77,7 +77,7 @@ def of_lab(folder: Path) -> Found:
 
 
 def of_kind(cluster: Kept, folder: Path) -> Found:
-    """The profiles stand on one cluster, one after the other."""
+    """The profiles are installed on one cluster, one after the other."""
     found: dict[str, Any] = {}
     for name in PROFILES:
         profile = builtin()[name]

@@ -99,8 +99,8 @@ def test_installed_attested_removed(kept: Kept, name: str) -> None:
 
 
 def test_flannel_then_cilium_then_flannel_again(kept: Kept, tmp_path: Path) -> None:
-    """The second flannel stands on nodes that are as they were before the first, and its figures
-    are the same. Between them Cilium enforces our policies.
+    """The second flannel is installed on nodes that are as they were before the first, and its
+    figures are the same. Between them Cilium enforces our policies.
     """
     flannel, seen = builtin()["flannel"], list[dict[str, Any]]()
     for number, profile in enumerate((flannel, _enforcing(builtin()["cilium"]), flannel)):

@@ -1,5 +1,5 @@
 """The modules beside this file, for the tests; and the bytecode of cnibench, which each of hundreds
-of commands would compile anew where Python is told to write none.
+of commands would compile again where Python is told to write none.
 """
 
 from __future__ import annotations

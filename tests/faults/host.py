@@ -331,7 +331,7 @@ def _bpf() -> list[str]:
     Only their numbers. Whoever opens an array of programs by its number (bpftool does) while the
     kernel still clears it makes the kernel clear it a second time: prog_array_map_clear() in
     kernel/bpf/arraymap.c takes a reference and queues work that is queued already, so that nobody
-    ever gives that reference back, and the map stays until the machine is started anew.
+    ever gives that reference back, and the map stays until the machine is restarted.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     found = []

@@ -1,5 +1,5 @@
-"""Stands of the profiles without a CNI: traffic, proof, and that the proof catches what is not as
-claimed.
+"""Deployments of the profiles without a CNI: traffic, proof, and that the proof catches what is not
+as claimed.
 """
 
 from __future__ import annotations

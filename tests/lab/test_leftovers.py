@@ -59,7 +59,7 @@ def test_settling_forgets_the_connections_of_the_last_cell(
         assert min(seen.values()) > 10, (ip, seen)
         assert time_wait(client.ns) + time_wait(server.ns) > 10
         end = time.monotonic() + 20
-        while left := settled(deployment):  # a packet that was still on its way is tracked anew
+        while left := settled(deployment):  # a packet that was still on its way is tracked again
             assert time.monotonic() < end, left
             time.sleep(0.1)
 

@@ -43,7 +43,7 @@ def test_a_step_of_two_and_a_half_times_the_noise_is_found() -> None:
 
 
 def test_the_level_of_false_alarms_holds_whatever_deployments_differ_by(tmp_path: Path) -> None:
-    """Blocks of one deployment are no replicates of a run that deploys each block anew."""
+    """Blocks of one deployment do not replicate a run that deploys each block."""
     alarms = rounds = 0
     for seed in range(10):
         floor = floor_of(

@@ -69,7 +69,6 @@ def test_everything_of_a_recording_is_read(form: Any) -> None:
         samples=[(1000, 50, 3, 7, 0), (3000, 60, 3, 9, 1), (2000, 50, 1, 8, 0)],
         chains=[pack("<2Q", 0x10, 0x20), b""],
         parents={60: 50},
-        comms={50: "iperf3", 70: "\ufffd"},
         ksymbols=[(0xFFFF000000001000, 64, "bpf_prog_a")],
         lost=37,
     )

@@ -88,7 +88,7 @@ def build(registry: str, push: bool, base: str, force: bool) -> None:
     "--out",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write an archive, for nodes that 'ctr -n k8s.io images import' it.",
+    help="Write an archive, to be imported on each node with 'ctr -n k8s.io images import'.",
 )
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 def load(name: str | None, out: str | None, images: tuple[str, ...]) -> None:

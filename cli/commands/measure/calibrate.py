@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--blocks",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Blocks of each deployment, before all is deployed anew.  [default: 2; windows 6]",
+    help="Blocks of each deployment, before both are deployed again.  [default: 2; windows 6]",
 )
 @kind_option
 @click.option(
@@ -109,9 +109,9 @@ def command(
 ) -> int:
     """Measure false positives and noise by comparing a profile with itself (A/A).
 
-    Runs one profile under two labels (or two profiles that must be equal), deploys both anew again
-    and again, and measures some blocks on each deployment. Reports the false positive rate with its
-    confidence interval, the noise floor of each workload and CPU pinning, how much of it comes from
+    Runs one profile under two labels (or two profiles that must be equal), deploys both repeatedly,
+    and measures some blocks on each deployment. Reports the false positive rate with its confidence
+    interval, the noise floor of each workload and CPU pinning, how much of it comes from
     deployments, from the blocks of one deployment and from the slices of one block, and the blocks,
     duration and pinning that a resolution requires.
 
@@ -157,7 +157,7 @@ def command(
         request = prepare(
             plan, cluster_of(plan, cluster_options), name=f"calibrate-{mode}-{seconds}"
         )
-        request = _deployed_anew(request, rounds, blocks, wished)
+        request = _with_deployments(request, rounds, blocks, wished)
         path = (folder / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
         if ended not in (0, 1):
@@ -196,10 +196,12 @@ def _list(text: str) -> list[str]:
     return found
 
 
-def _deployed_anew(request: Request, rounds: int, blocks: int | None, resolution: float) -> Request:
+def _with_deployments(
+    request: Request, rounds: int, blocks: int | None, resolution: float
+) -> Request:
     """The request with its blocks and deployments. ``cnibench run`` deploys each block of slices
-    anew, and keeps the deployment of windows in the lab for all blocks: 6 blocks are 6 deployments
-    there, and one here. Windows on a cluster that has one profile at a time are deployed anew for
+    again, and keeps the deployment of windows in the lab for all blocks: 6 blocks are 6 deployments
+    there, and one here. Windows on a cluster that has one profile at a time are deployed again for
     each block.
     """
     from cnibench.analysis.calibration import LEAST, SLICED
@@ -213,8 +215,8 @@ def _deployed_anew(request: Request, rounds: int, blocks: int | None, resolution
         kept = 1
     else:
         raise UsageError(
-            f"--cluster {request.manifest.cluster} deploys each block anew, so a deployment cannot"
-            f" have {blocks} blocks",
+            f"--cluster {request.manifest.cluster} deploys the profiles again for each"
+            f" block, so a deployment cannot have {blocks} blocks",
             "leave --blocks out, or use --cluster lab or --method slices",
         )
     if together and not sliced and kept < LEAST:

@@ -82,8 +82,8 @@ def command(
     """Repeat the figures of a published study, and draw them beside the published values.
 
     STUDY is qi2021, bruijn2017 or makowski2018. A plan with fewer and shorter repeats measures the
-    figures in the lab, within an hour on two cores for a whole study; what it gave up is printed
-    and stands on the pages. Each figure is a page of Markdown with pictures: the measured medians
+    figures in the lab, within an hour on two cores for a whole study; the pages and the output say
+    what it leaves out. Each figure is a page of Markdown with pictures: the measured medians
     with their intervals and the published values on the study's own axes, and the verdicts on the
     claims that belong to it.
     """

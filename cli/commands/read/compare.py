@@ -124,7 +124,7 @@ def command(
     before the history knows how much runs differ: from three runs of one candidate, or two runs of
     two. One command may name several runs of both sides (R1:base,R2:base R1:cand,R2:cand). A
     history is of one base, machine and threshold; a candidate with another profile, setting or
-    installation begins anew in it.
+    installation starts over in it.
 
     --plan needs no candidate: it takes the noise from BASE (and CANDIDATE, if named).
 

@@ -38,8 +38,8 @@ def command(
     """Build the public board from a folder of bundles.
 
     DIR has one directory for each testbed, with bundles in it (TESTBED/*.cnibench). Each bundle is
-    verified and its figures are computed again from its samples. The board ranks the CNIs by what a
-    reader weighs, and works offline.
+    verified and its figures are computed again from its samples. The board ranks the CNIs by
+    weights that the reader chooses, and works offline.
 
     Exit status: 0 when all bundles are accepted, 1 when one is refused; the others are shown.
     """

@@ -43,7 +43,7 @@ from cnibench.errors import InputError, UsageError
     "--unit",
     default="",
     metavar="LETTER",
-    help="Unit of netperf's figures, as its -f has it, if the files do not contain it.",
+    help="Unit of netperf's figures (its option -f), if the files do not contain it.",
 )
 @click.option(
     "--fact",

@@ -29,7 +29,7 @@ from cnibench.model.units import plural
     "--signers",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="The bundle must be signed by one of these (allowed signers of ssh-keygen).",
+    help="Require a signature by one of the allowed signers in FILE (format of ssh-keygen).",
 )
 @folder_option
 @json_option
@@ -37,12 +37,12 @@ def command(run: str | None, signers: Path | None, folder: Path, as_json: bool) 
     """Verify that a run directory, that of the last run by default, or a bundle is complete and
     unchanged.
 
-    Every hash that the run's events carry is computed again: of the plan, the environment, all
-    lines and all raw files. Of a bundle, the signature is checked and every figure is computed
-    again from the samples, too, and what the run says about its testbed must not contradict itself.
+    Recomputes every hash in the run's events: of the plan, the environment, all lines and all raw
+    files. For a bundle, also checks the signature, computes every figure again from the samples,
+    and checks that the description of the testbed is consistent.
 
-    Exit status: 0 when nothing is wrong, 1 when something is lost, changed, doubled, out of order
-    or not chained, 2 when it is no run or bundle at all.
+    Exit status: 0 if nothing is wrong, 1 if something is lost, changed, duplicated, out of order or
+    not chained, 2 if it is not a run or a bundle.
     """
     if run is not None and (
         Path(run).is_file() or (run.endswith(".cnibench") and not Path(run).is_dir())

@@ -152,7 +152,7 @@ def containers(found: Object) -> Sequence[Object]:
 
 def image(container: Object) -> str:
     """A container's image without its registry, and without its digest where it has a tag, as it
-    may stand in a report: kindest/kindnetd:v20250512.
+    may be shown in a report: kindest/kindnetd:v20250512.
     """
     name, _, digest = str(container.get("image", "")).partition("@")
     host, slash, rest = name.partition("/")

@@ -12,7 +12,7 @@ KUBE_PROXY = ("iptables", "nftables", "ipvs", "none")  # what kube-proxy can be 
 
 def problems(profile: Profile, options: Options, *, installed: bool = True) -> list[Problem]:
     """What does not depend on the nodes: the installation, its programs, the address families.
-    ``installed`` false: it stands there already.
+    ``installed`` false: it is there already.
     """
     if profile.kubernetes is None:
         return [

@@ -55,7 +55,7 @@ class Gateway:
         self._closing = threading.Event()
 
     def open(self) -> None:
-        """Makes the connection unless it stands. Raises ClusterError."""
+        """Makes the connection unless there is one. Raises ClusterError."""
         if self._stream is not None:
             return
         for attempt in range(

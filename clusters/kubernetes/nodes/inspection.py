@@ -71,7 +71,7 @@ print(json.dumps({
 
 
 def compared(nodes: Sequence[KubernetesNode]) -> Nodes:
-    """Two nodes beside each other. Raises ClusterError when their agents cannot be asked."""
+    """Two nodes, compared. Raises ClusterError when their agents cannot be asked."""
     facts = dict(zip((node.name for node in nodes), on_each(nodes, _look), strict=True))
     return Nodes(
         facts, [*similarity.remarks(facts), *_nics(nodes), *_way(nodes, facts), *_refused(nodes)]

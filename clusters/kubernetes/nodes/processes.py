@@ -47,7 +47,7 @@ class Processes:
     _whole: bool = False  # has each of the CNI's Pods there been seen at work?
 
     def look(self) -> None:
-        """Finds them anew: those that stay. Raises ClusterError.
+        """Finds them again: those that stay. Raises ClusterError.
 
         While a Pod of the CNI is not Ready, those that were known and are gone are kept, so that
         what is read of them says so.

@@ -160,5 +160,5 @@ def passing(size: int, found: Mapping[tuple[str, str], tuple[str, str]]) -> Iter
 
 
 def interrupts(affinities: Sequence[str]) -> str:
-    """``4 of CPU 0, 2 of CPU 1``: how often each list of CPUs stands there."""
+    """``4 of CPU 0, 2 of CPU 1``: how often each list of CPUs occurs."""
     return ", ".join(f"{affinities.count(one)} of CPU {one}" for one in sorted(set(affinities)))

@@ -109,7 +109,7 @@ def owner() -> str:
     state.
 
     The first word stands for the user's name and the second for the machine's, so that colleagues
-    can tell IDs apart; neither name can be read from them.
+    can distinguish IDs; neither name can be read from them.
     """
     path = folder() / "owner"
     with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ _DONE = 60.0  # s
 
 
 class Denying:
-    """Objects that are made as soon as that is asked for, over a connection that stands."""
+    """Objects that are created at once when requested, over an open connection."""
 
     def __init__(self, access: Access, objects: list[Object], kinds: set[Kind]) -> None:
         """Raises ClusterError when the API server would not take them."""
@@ -29,7 +29,7 @@ class Denying:
         self._objects = objects
         self._applied: Future[object] | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-denial")
-        # The thread has begun, its connection stands, and kinds are known.
+        # The thread has begun, its connection is open, and kinds are known.
         self._pool.submit(access.apply, *objects, dry_run=True, timeout=_DONE).result()
 
     def send(self) -> None:

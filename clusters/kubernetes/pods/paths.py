@@ -50,7 +50,7 @@ def port(number: int, first: int) -> int:
     """Where a server that would listen on ``number`` listens when its node ports begin at ``first``
     (0: it has none, and listens there).
 
-    A node port is the same on the node, on the Service and in the Pod: netperf tells its peer the
+    A node port is the same on the node, on the Service and in the Pod: netperf sends its peer the
     port that it connects to.
     """
     if not first:

@@ -28,7 +28,7 @@ from cnibench.system import scratch
 from cnibench.system.guest import patience
 from cnibench.testbed.deployment import undone
 
-_EFFECT = 90.0  # s: an agent may compile the datapath anew for the first policy of a Pod
+_EFFECT = 90.0  # s: an agent may compile the datapath again for the first policy of a Pod
 _NOTICE = 20.0  # s: what is there already
 _QUICK, _EACH = 30.0, 0.1  # s for a request, and for each object of it
 _UNDER, _OPEN, _CLOSED = "10", "11", "00"  # of the two ports: which can be connected to

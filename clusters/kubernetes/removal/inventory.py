@@ -82,7 +82,7 @@ def thing(kind: Kind, metadata: Mapping[str, Any]) -> Thing:
 
 
 class Inventory:
-    """What the API server serves, and what is there; asked anew by each call of ``things``."""
+    """What the API server serves, and what is there; asked again by each call of ``things``."""
 
     def __init__(self, rest: Rest) -> None:
         self.rest = rest

@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode
-from cnibench.errors import ClusterError
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 
 QUICK = 30.0  # s
 BACKENDS = tuple(
@@ -64,25 +62,6 @@ _PROXY = re.compile(
 )  # kube-proxy's and the kubelet's own, which change with each Service
 _TABLES = "filter|nat|mangle|raw|security"  # of iptables' nft back end
 _FRAMEWORK = re.compile(f"table (ip6?|inet|arp|bridge) ({_TABLES}|kube-proxy)")
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What a node has, by kind: names of devices, lines of routes and so on. ``sysctls`` are
-    NAME=VALUE.
-    """
-
-    node: str
-    items: Mapping[str, frozenset[str]]
-
-
-def snapshot(node: KubernetesNode) -> Snapshot:
-    """Raises ClusterError when the agent may not look."""
-    if not node.host:
-        raise ClusterError(
-            f"node {node.name}: what a CNI leaves cannot be looked for, for {UNSEEN}", ADMIT
-        )
-    return Snapshot(node.facts.name, parse(node.run(["sh", "-c", SCRIPT], timeout=QUICK).stdout))
 
 
 def parse(text: str) -> dict[str, frozenset[str]]:
@@ -180,26 +159,6 @@ def addresses(link: Mapping[str, Any]) -> list[str]:
         for one in link.get("addr_info", ())
         if one.get("local") and one.get("scope") != "link"
     ]
-
-
-def leftovers(before: Snapshot, after: Snapshot) -> list[str]:
-    """What is there now and was not before, each named with its kind; changes of sysctls with both
-    values.
-    """
-    found = []
-    for kind in after.items:
-        new = after.items[kind] - before.items.get(kind, frozenset())
-        if kind == "sysctl":
-            was = dict(item.split("=", 1) for item in before.items.get(kind, ()))
-            new = frozenset(
-                f"{name} is {value}, was {was[name]}"
-                for name, value in (item.split("=", 1) for item in new)
-                if name in was
-            )
-        if kind == "IPsec" and "IPsec" not in before.items:
-            new = frozenset()
-        found += [f"{kind} {item}" for item in sorted(new)]
-    return found
 
 
 def sysctls(node: KubernetesNode) -> dict[str, str]:

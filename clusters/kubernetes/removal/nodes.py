@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.removal import commands, node_snapshot
 from cnibench.clusters.kubernetes.removal.commands import Items
-from cnibench.clusters.kubernetes.removal.node_snapshot import QUICK, SCRIPT, leftovers, snapshot
+from cnibench.clusters.kubernetes.removal.node_snapshot import QUICK, SCRIPT
 from cnibench.errors import ClusterError
 from cnibench.model.installation import Installation
 
@@ -27,8 +27,6 @@ LIBCNI = (
     "/sys/fs/bpf/tc",
 )  # go when nothing is in them
 _FILES = Path(__file__).with_name("_node_files.py")
-
-__all__ = ["before", "files", "forget", "leftovers", "remember", "snapshot"]
 
 
 class Setting(NamedTuple):

@@ -1,4 +1,4 @@
-"""Proof by observation: what a stand does with probe packets is compared with what its profile
+"""Proof by observation: what a deployment does with probe packets is compared with what its profile
 claims.
 
 Expected comes from the profile and the run's options; observed from devices' counters, from the

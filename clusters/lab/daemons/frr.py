@@ -2,8 +2,8 @@
 they say.
 
 Configuration as docs.frrouting.org/en/stable-8.4/bgp.html and /zebra.html describe it. Each daemon
-has its sockets, files and /var/tmp in the stand's own folder: nothing of a FRR that the machine
-itself runs is touched.
+has its sockets, files and /var/tmp in the deployment's own folder: nothing of a FRR that the
+machine itself runs is touched.
 """
 
 from __future__ import annotations

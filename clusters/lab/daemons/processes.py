@@ -1,5 +1,5 @@
-"""The processes of a datapath: started in a node's namespace, watched, ended with the stand; and
-the programs of ours among them.
+"""The processes of a datapath: started in a node's namespace, watched, ended with the
+deployment; and those of them that are programs of cnibench.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def program(name: str) -> str:
 
 
 class Daemons:
-    """The processes of one stand, by name; ``folder`` is theirs, in the tree's own tmpfs."""
+    """The processes of one deployment, by name; ``folder`` is theirs, in the tree's own tmpfs."""
 
     def __init__(self, deployment: int) -> None:
         self.folder = _HOME / f"s{deployment}"

@@ -2,7 +2,7 @@
 is rewritten on the way.
 
 A container's address is the SIR prefix, which all of them share, and a 64-bit identifier of its
-own; between hosts the host's locator stands in place of the SIR prefix (draft-herbert-intarea-ila;
+own; between hosts the host's locator takes the place of the SIR prefix (draft-herbert-intarea-ila;
 makowski2018, section on ILA). As that study built it, the kernel's lightweight tunnel does it
 (net/ipv6/ila/ila_lwt.c): on each node a route ``encap ila LOCATOR ... hook-type output`` for each
 container of the other node and one ``encap ila SIR ... hook-type input`` for each of its own, in

@@ -50,7 +50,7 @@ class KubeRouter(Bridged):
 
     @property
     def tunnel(self) -> str:
-        # Each node names its device after its peer: the first node's stands here, ``tunnel_on``
+        # Each node names its device after its peer: the first node's is here, ``tunnel_on``
         # tells each.
         return self.tunnel_on(self.deployment.a, 4)
 

@@ -94,10 +94,6 @@ class NodeMaps:
         """
         return self._loaded.numbered(name, endpoint) if endpoint else self._loaded.programs[name]
 
-    def ids(self) -> set[int]:
-        """The kernel's numbers of all maps of this node."""
-        return {item.id for item in (*self._maps.values(), *self._policies.values())}
-
     def host_address(self, address: str) -> None:
         """An address of this node itself: packets to it go to the stack."""
         self._maps["cilium_lxc"].update(

@@ -22,7 +22,7 @@ MAP_ARRAY, MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_ARRAY_OF_MAPS = 2, 5, 6, 12
 F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7
 _PROG_TYPE_SCHED_CLS = 3
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _MAP_DELETE, _MAP_NEXT_KEY, _PROG_LOAD = range(6)
-_OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 15, 22
+_MAP_FREEZE = 22
 _LOOKUP_BATCH, _LOOKUP_AND_DELETE_BATCH, _UPDATE_BATCH, _DELETE_BATCH = 24, 25, 26, 27
 _AT_ONCE = 4096  # entries of a batch
 
@@ -259,11 +259,6 @@ class Map:
         except OSError as error:
             raise _refused(f"eBPF map {self.definition.name}", error) from None
 
-    @property
-    def id(self) -> int:
-        """The kernel's number of this map (``bpftool map show id N``)."""
-        return _id(self.fd)
-
     def close(self) -> None:
         """Gives it up; the kernel keeps it while a program or another map uses it. May be called
         twice.
@@ -276,14 +271,6 @@ class Map:
 def fd_value(fd: int) -> bytes:
     """A descriptor as the value of a map of maps or of programs."""
     return struct.pack("=I", fd)
-
-
-def _id(fd: int) -> int:
-    info = ctypes.create_string_buffer(
-        64
-    )  # struct bpf_map_info and bpf_prog_info both begin with type and id
-    _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", fd, len(info), _pointer(info)))
-    return int(struct.unpack_from("=I", info.raw, 4)[0])
 
 
 def load_program(name: str, instructions: bytes, licence: bytes) -> int:

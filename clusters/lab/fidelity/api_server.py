@@ -1,5 +1,5 @@
-"""A real API server with its store, for the agents of a stand: both are processes on node a, where
-their sockets are all that the kernel has of them.
+"""A real API server with its store, for the agents of a deployment: both are processes on node a,
+where their sockets are all that the kernel has of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY_HEAD, _KEY_TAIL = bytes.fromhex("303102010104 20"), bytes.fromhex("a00a0608
 
 
 class ApiServer:
-    """Started by ``start``, ended with the stand's daemons."""
+    """Started by ``start``, ended with the deployment's daemons."""
 
     def __init__(self, node: LabNode, daemons: Daemons, programs: Mapping[str, str]) -> None:
         self._node, self._daemons, self._programs = node, daemons, programs

@@ -15,7 +15,7 @@ from cnibench.listing import netfilter
 from cnibench.listing.difference import common, sections_of
 from cnibench.listing.listing import Listing, listing
 
-# Whose lines have an order that the kernel keeps; those of other sections are sorted anew, as
+# Whose lines have an order that the kernel keeps; those of other sections are sorted again, as
 # names and addresses that both sides draw differ until they are replaced.
 _ORDERED = ("routing rules", "hooks", "programs", "filters")
 

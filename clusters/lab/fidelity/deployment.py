@@ -1,5 +1,5 @@
-"""A stand whose datapath the CNI's real agent makes, from the nodes and Pods that a real API server
-has.
+"""A deployment whose datapath the CNI's real agent makes, from the nodes and Pods that a real API
+server has.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def drain(namespaces: Sequence[Namespace]) -> None:
     for step in (
         _close_sockets,
         _forget_connections,
-    ):  # sockets first: what still sends would be tracked anew
+    ):  # sockets first: what still sends would be tracked again
         for ns in namespaces:
             try:
                 with ns.inside():

@@ -67,9 +67,9 @@ def save_text(parts: Iterable[Sequence[Line]]) -> str:
     """The parts, played in order, as text for iptables-restore or ip6tables-restore; it replaces
     whole tables.
 
-    All four tables are there, so that what stood before is gone; of the kernel's own chains those
-    that have rules, as on a node: with iptables of the nf_tables kind an empty one would be a hook
-    more that each packet passes. Raises ValueError for a jump to a chain that no part makes.
+    All four tables are there, so that what was there before is gone; of the kernel's own chains
+    those that have rules, as on a node: with iptables of the nf_tables kind an empty one would be a
+    hook more that each packet passes. Raises ValueError for a jump to a chain that no part makes.
     """
     tables: dict[Table, dict[str, list[str]]] = {
         table: {name: [] for name in names} for table, names in BUILTIN.items()

@@ -113,7 +113,7 @@ def library() -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it ends the element or a line of script;
+    """JSON that may be in a script element: nothing in it ends the element or a line of script;
     no NaN.
     """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))

@@ -2,8 +2,8 @@
 inside.
 
 A component has the colour that the taxonomy gives it, a CNI that of ``_looks``; other things have
-those of Okabe and Ito (2008), which people with any common colour blindness tell apart. A field
-named ``profile`` is what the page's filter works on.
+those of Okabe and Ito (2008), which people with any common colour blindness can distinguish. A
+field named ``profile`` is what the page's filter works on.
 """
 
 from __future__ import annotations

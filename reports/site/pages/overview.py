@@ -129,8 +129,8 @@ class Pages:
 
 
 def pages(material: Material) -> Pages:
-    """Everything that can be shown of the material; what is missing is left out with a word where
-    it would stand.
+    """Everything that can be shown of the material; what is missing is left out and said so in its
+    place.
     """
     analysis, gallery = material.analysis, Gallery()
     whole = document(analysis, whole=True)

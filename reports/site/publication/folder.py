@@ -86,7 +86,7 @@ def place(draft: Path, out: Path, runs: Sequence[str], *, force: bool = False) -
     beyond them.
 
     Files that cnibench did not write stay. Its own files that were edited stay, too, unless
-    ``force``. Raises UsageError, before anything is changed, when a link or a folder stands where a
+    ``force``. Raises UsageError, before anything is changed, when a link or a folder is where a
     file belongs, or (unless ``force``) somebody else's file; OSError when something cannot be
     written.
     """

@@ -87,8 +87,8 @@ class Pseudonyms:
     become pseudonyms, the same one for the same thing everywhere on the site.
 
     A name is found in any case, with other separators and within other words. One that is a word of
-    our own (``keep``, the labels; the names of metrics and fields) tells nothing and stays; one
-    that is a part of such a word is replaced only where it stands alone.
+    our own (``keep``, the labels; the names of metrics and fields) reveals nothing and stays; one
+    that is a part of such a word is replaced only where it is alone.
     """
 
     def __init__(self, hide: bool, keep: Iterable[str] = ()) -> None:

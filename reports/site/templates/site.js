@@ -98,7 +98,7 @@
     if (redraw) again();
   }
 
-  // What is chosen stands in the address, so that a link shows the same.
+  // What is chosen is in the address, so that a link shows the same.
   function remember() {
     const said = new URLSearchParams();
     form.querySelectorAll("select").forEach((select) => { if (select.selectedIndex > 0) said.set(select.name, select.value); });

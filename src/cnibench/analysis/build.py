@@ -59,7 +59,7 @@ def analyse(
     """All figures and verdicts of one run, or of several together.
 
     Several runs are combined, each as one replicate, only where they are comparable. Raises
-    UsageError naming what differs, unless ``allow_different``: then they stand beside each other,
+    UsageError naming what differs, unless ``allow_different``: then they are shown side by side,
     each environment with results and pairs of its own.
     ``baseline`` names the label that ratios refer to.
 
@@ -253,7 +253,7 @@ def _place(where: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _key(where: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells contexts apart, in the order of reports."""
+    """What distinguishes contexts, in the order of reports."""
     metric = where["metric"]
     params = json.dumps(where["params"], sort_keys=True)
     order = context.order(where)

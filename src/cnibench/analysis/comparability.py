@@ -206,7 +206,7 @@ def _words(found: Sequence[Disagreement]) -> list[str]:
 def environments(
     readers: Sequence[RunReader], gathered: Gathered, allow: bool, *, trend: bool = False
 ) -> tuple[list[int], list[str]]:
-    """(for each run the number of its environment, what tells the environments apart in words);
+    """(for each run the number of its environment, what distinguishes the environments in words);
     ``trend`` as in ``differences``.
 
     Raises UsageError when there is more than one and ``allow`` is not set.

@@ -26,7 +26,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
 
     ``reading`` are those of ``params`` that the reading added to the cell's own (``{"node": "a"}``,
     say). ``environment`` numbers the distinct environments when runs that are not comparable were
-    put beside each other.
+    shown side by side.
     """
 
     placement: str
@@ -252,7 +252,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample that was measured while something stood still (docs/disturbances.md): it is stored,
+    """A sample that was measured while something was stopped (docs/disturbances.md): it is stored,
     and no figure has it.
 
     ``run`` is the number of its run, from 0; ``alone``: its cell has no figure in that run.

@@ -8,8 +8,8 @@ their trimmed mean and its interval after Yuen, widened to the ratio of each fin
 spread between deployments is in it only as far as the blocks have shown it, so that it may be too
 narrow. No interval is corrected for several comparisons, and a look decides nothing.
 
-Profiles that stand one after the other are compared by their ratios to the host network, as in the
-final answer (comparison/host_baseline.py), and not at all where it is not measured.
+Profiles that are installed one after the other are compared by their ratios to the host network, as
+in the final answer (comparison/host_baseline.py), and not at all where it is not measured.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Ranking:
 @dataclass
 class SoFar:
     """What a run has found so far. ``level`` is that of the intervals between blocks.
-    ``in_turn``: what is measured in slices stands one after the other.
+    ``in_turn``: what is measured in slices is installed one after the other.
     """
 
     manifest: Manifest
@@ -91,8 +91,8 @@ class SoFar:
         self.level = sequential.level(ALPHA) if self.manifest.target_ci else ALPHA
 
     def _baselines(self, groups: Sequence[Sequence[Cell]]) -> dict[str, str]:
-        """The ids of cells of profiles that stand one after the other, each with that of its host
-        network, '' where that is not measured for all of them.
+        """The ids of cells of profiles that are installed one after the other, each with that of
+        its host network, '' where that is not measured for all of them.
         """
         measured = {cell.id for group in groups for cell in group}
         found: dict[str, str] = {}

@@ -13,7 +13,7 @@ Outcome = Literal[
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One figure, published and ours, both in the SI base unit ``unit``; None where there is none.
-    ``n`` blocks stand behind ours.
+    ``n`` is the number of blocks of ours.
     """
 
     what: str

@@ -18,9 +18,8 @@ _FILE_HEADER = struct.Struct("<8sQQQQQQ")
 _RECORD = struct.Struct("<IHH")
 _ATTR = struct.Struct("<IIQQQQQ")
 
-_LOST, _COMM, _FORK, _SAMPLE, _LOST_SAMPLES, _KSYMBOL, _HEADER_ATTR, _COMPRESSED = (
+_LOST, _FORK, _SAMPLE, _LOST_SAMPLES, _KSYMBOL, _HEADER_ATTR, _COMPRESSED = (
     2,
-    3,
     7,
     9,
     13,
@@ -29,7 +28,7 @@ _LOST, _COMM, _FORK, _SAMPLE, _LOST_SAMPLES, _KSYMBOL, _HEADER_ATTR, _COMPRESSED
     81,
 )
 
-# PERF_SAMPLE_*: bit, format; in the order in which they stand in a sample, up to the call chain.
+# PERF_SAMPLE_*: bit, format; in their order in a sample, up to the call chain.
 _FIELDS = (
     ("identifier", 1 << 16, "Q"),
     ("ip", 1 << 0, "Q"),
@@ -58,15 +57,14 @@ class Recording:
     markers between them.
 
     ``clock`` is true when the event was a clock (cpu-clock) and no cycles were counted. ``parents``
-    maps a process forked meanwhile to its parent, ``comms`` a process to its name, ``ksymbols`` are
-    (address, length, name) of code the kernel loaded (eBPF programs).
+    maps a process forked meanwhile to its parent, ``ksymbols`` are (address, length, name) of code
+    the kernel loaded (eBPF programs).
     """
 
     clock: bool
     samples: list[Sample]
     chains: list[bytes]
     parents: dict[int, int] = field(default_factory=dict)
-    comms: dict[int, str] = field(default_factory=dict)
     ksymbols: list[tuple[int, int, str]] = field(default_factory=list)
     lost: int = 0
 
@@ -143,7 +141,7 @@ def _attr(data: bytes, at: int) -> _Attr:
 
 
 def _layout(attrs: list[_Attr]) -> tuple[struct.Struct, dict[str, int]]:
-    """What stands in a sample up to the number of call chain entries, and the index of each field
+    """What is in a sample up to the number of call chain entries, and the index of each field
     in it.
     """
     types = {attr.sample_type for attr in attrs}
@@ -178,7 +176,6 @@ def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording
     rows: list[Sample] = []
     known: dict[bytes, int] = {}
     parents: dict[int, int] = {}
-    comms: dict[int, str] = {}
     ksymbols: list[tuple[int, int, str]] = []
     lost = 0
     for at, kind, _, size in _walk(data, begin, end):
@@ -197,10 +194,6 @@ def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording
                     number,
                 )
             )
-        elif kind == _COMM:
-            pid, tid = struct.unpack_from("<II", data, at + 8)
-            if pid == tid:
-                comms[pid] = _text(data[at + 16 : at + size])
         elif kind == _FORK:
             pid, parent = struct.unpack_from("<II", data, at + 8)
             if pid != parent:
@@ -214,7 +207,7 @@ def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording
             lost += struct.unpack_from("<Q", data, at + 8)[0]
         elif kind == _COMPRESSED:
             raise MeasureError("perf.data is compressed by perf", "record without -z")
-    return Recording(clock, rows, list(known), parents, comms, ksymbols, lost)
+    return Recording(clock, rows, list(known), parents, ksymbols, lost)
 
 
 def _text(data: bytes) -> str:

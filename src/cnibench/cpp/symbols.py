@@ -16,7 +16,7 @@ _DIGITS, _KIND, _NAME, _SPACE = (
     17,
     19,
     ord(" "),
-)  # where things stand in a line: 16 digits, the type, the name, a tab and the module
+)  # where things are in a line: 16 digits, the type, the name, a tab and the module
 _PADDING = frozenset(
     (b"__pfx_", b"__cfi_")
 )  # no code of their own: the bytes before a function's entry

@@ -48,7 +48,7 @@ class _Document(NamedTuple):
 
 
 class Taxonomy:
-    """Looks functions up; ``components`` are in the order of the file, ``version`` stands in every
+    """Looks functions up; ``components`` are in the order of the file, ``version`` is in every
     record made with it.
     """
 

@@ -61,7 +61,7 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a text. What stands before the first banner is none of netperf's output."""
+    """The blocks of a text. What precedes the first banner is not netperf's output."""
     found: list[Block] = []
     lines = text.split("\n")
     for at, line in enumerate(lines, 1):

@@ -106,7 +106,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def figure(metric: str, value: object, what: str, scale: float = 1.0, **params: Any) -> Figure:
-    """A figure of that metric; one that is missing says what stood there."""
+    """A figure of that metric; one that is missing says what was there."""
     found = number(value)
     if found is None:
         said = (

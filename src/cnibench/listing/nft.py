@@ -1,4 +1,4 @@
-"""The text of 'nft list ruleset' as lines that stand for themselves."""
+"""The text of 'nft list ruleset' as lines that need no context."""
 
 from __future__ import annotations
 

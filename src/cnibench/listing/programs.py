@@ -32,7 +32,7 @@ _KEPT = {"cilium_policy": 8, "policy": 8}
 def filters(
     devices: Sequence[Device], places: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[str, int]]:
-    """(what stands at a filter's place, the number of its eBPF program or 0), in order."""
+    """(what is at a filter's place, the number of its eBPF program or 0), in order."""
     names = {device.number: device.name for device in devices}
     hooks = {0xFFFFFFF2: "ingress", 0xFFFFFFF3: "egress"}
     for index, parent in places:

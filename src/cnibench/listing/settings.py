@@ -50,7 +50,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @cache
 def _keys(sizes: tuple[int, ...]) -> tuple[str, ...]:
-    """The keys that this kernel has now; looked for anew when a folder has another size."""
+    """The keys that this kernel has now; looked for again when a folder has another size."""
     found = []
     for folder in _FOLDERS:
         with contextlib.suppress(FileNotFoundError):

@@ -71,7 +71,7 @@ class Coordinate:
         )
 
     def rank(self, value: Any) -> tuple[int, Any]:
-        """Where the value stands in the order of reports."""
+        """The value's position in the order of reports."""
         if value in self.first:
             return self.first.index(value), 0
         return len(self.first), value

@@ -234,9 +234,7 @@ class Leaves(Part):
 
     devices: tuple[Pattern, ...] = Field(
         default=(),
-        description=(
-            "a name with * or ? stands only for a node's ends of Pods' devices, and for tunnels"
-        ),
+        description=("a name with * or ? matches only a node's ends of Pods' devices, and tunnels"),
     )
     chains: tuple[Pattern, ...] = Field(
         default=(), description="iptables chains; rules that jump to them go with them"

@@ -3,7 +3,7 @@ to us.
 
 Before anything changes, a script that restores the old values is on the node's disk, and a guardian
 process runs there in a session of its own: it carries the script out when our lease on it, a file
-that is touched for as long as our connection to the node stands, is gone or has grown old. So a
+that is touched for as long as our connection to the node is open, is gone or has grown old. So a
 client that is killed (``kill -9`` too) or cut off leaves nothing changed; and what a node's crash
 left behind, the next start restores before it reads anything.
 """

@@ -10,7 +10,7 @@ from cnibench.system.ethtool import Feature
 
 Source = Literal["netlink", "ioctl", "ethtool", "none"]
 
-# Drivers of devices that no hardware stands behind directly: what they promise, another layer of
+# Drivers of devices without hardware of their own: what they promise, another layer of
 # software (or a host's NIC, which
 # nobody here can ask) keeps.
 VIRTUAL_DRIVERS = frozenset(

@@ -72,8 +72,8 @@ def whole(
     """Seconds for these (cell, block); ``duration`` and ``warmup`` of cells that have none of their
     own. A deployment has ``kept`` blocks, unless profiles are installed once for all blocks.
 
-    Profiles that stand side by side are not in it: they are there before the first window, and take
-    little.
+    Profiles that exist at the same time are not in it: they are there before the first window, and
+    take little.
     """
     seconds = expected_seconds(
         (cell for cell, _ in missing), workloads, duration, warmup, cluster.pod_seconds

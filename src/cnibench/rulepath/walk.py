@@ -1,7 +1,7 @@
 """From the trace of one packet to the hooks, chains and rules that it met: those that matched, and
 those that it was compared with.
 
-A rule that does not match leaves no event. Which rules stood before the one that matched is known
+A rule that does not match leaves no event. Which rules preceded the one that matched is known
 from the list of rules, so the walk repeats what nft_do_chain does (net/netfilter/nf_tables_core.c),
 with the events as its answers; an event that the walk does not come to means that the rules changed
 meanwhile.

@@ -77,8 +77,8 @@ class Blocks:
         if not self._interleaved:
             return self._one_by_one()
         manifest = self.session.writer.manifest
-        anew = self._sliced or manifest.deployment_blocks
-        return self._anew(manifest.deployment_blocks or 1) if anew else self._together()
+        again = self._sliced or manifest.deployment_blocks
+        return self._redeployed(manifest.deployment_blocks or 1) if again else self._together()
 
     @property
     def _sliced(self) -> bool:
@@ -90,8 +90,8 @@ class Blocks:
         cluster = self.session.cluster
         return cluster.simultaneous or (self._sliced and cluster.slices == "together")
 
-    def _anew(self, kept: int) -> int:
-        """Deploys all profiles anew for each ``kept`` blocks: the spread between deployments is
+    def _redeployed(self, kept: int) -> int:
+        """Deploys all profiles again for each ``kept`` blocks: the spread between deployments is
         then in the spread between blocks.
         """
         session = self.session
@@ -151,7 +151,7 @@ class Blocks:
                     self.profiles.remove(state)
 
     def _one_by_one(self) -> int:
-        """One profile at a time: each block installs each profile anew, in the block's own
+        """One profile at a time: each block installs each profile again, in the block's own
         order.
         """
         session = self.session

@@ -77,7 +77,7 @@ class Measurements:
     ``records`` are (file, line) pairs: the store appends each line, with the sample's coordinates,
     to FILE.jsonl of the run directory. Known files: cpp (see collectors/perf.py), sizes (histograms
     of packet lengths), cdf (latency distributions), series (values over time), rulepath, pods,
-    stalls (what stood still, see stalls.py).
+    stalls (what was stopped, see stalls.py).
     """
 
     readings: list[Reading] = field(default_factory=list)

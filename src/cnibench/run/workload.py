@@ -69,7 +69,7 @@ class Workload(abc.ABC):
 
     def runs_concurrently(self, cell: Cell) -> bool:
         """Is the cell measured while that of the first pair is? With perf it is not: no kernel
-        tells cycles apart by pairs.
+        attributes cycles to pairs.
         """
         return bool(cell.pair) and self.several and cell.window == "speed"
 

@@ -81,7 +81,7 @@ class RunFiles:
         return self._open[name]
 
     def set_aside(self, name: str) -> str:
-        """Moves what stands behind the committed lines to NAME.orphan-N; its name, '' when there is
+        """Moves what follows the committed lines to NAME.orphan-N; its name, '' when there is
         nothing.
         """
         descriptor, size = self._open[name], self.sizes.get(name, 0)

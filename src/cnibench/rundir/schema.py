@@ -104,7 +104,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     carried out otherwise. ``until_decided``: the run ends earlier when all pairs are decided, each
     significantly different or proven to differ by less than ``resolution``. ``budget`` in s: no
     block is started that would probably end later than that (0: no limit). ``deployment_blocks``:
-    as many blocks are measured on one deployment, then all profiles are deployed anew (0: slices
+    as many blocks are measured on one deployment, then all profiles are deployed again (0: slices
     deploy in each block, windows in the lab once). ``calibrates``: the resolution that 'cnibench
     calibrate' was asked for (0: the run is no calibration). ``facts`` are what the user said of the
     run, by name.

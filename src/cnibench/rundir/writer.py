@@ -2,7 +2,7 @@
 most the sample in flight.
 
 The lines of a sample are committed by its ``cell-finished`` event, which carries their hashes
-(chain.py). What stands behind the last committed line when a run is taken up again belongs to the
+(chain.py). What follows the last committed line when a run is resumed belongs to the
 sample that was in flight, and is moved to NAME.orphan-N.
 """
 

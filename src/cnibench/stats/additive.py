@@ -70,7 +70,7 @@ def contrasts(table: Array, *, paired: bool, alpha: float, family: int) -> Contr
 
 def levels(table: Array, *, paired: bool) -> Array:
     """Each label's mean over the blocks, ``paired`` without what each block adds to all labels:
-    where a label lacks blocks, those that it shares some with stand in. NaN without any value.
+    where a label lacks blocks, those that it shares some with are used. NaN without any value.
     """
     itself = np.where(np.eye(len(table)) > 0, 0.0, np.nan)
     apart = _two_way(table)[0] if paired else itself

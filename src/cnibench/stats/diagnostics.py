@@ -27,7 +27,7 @@ _FAR = (
 
 def outliers(rows: Array) -> NDArray[np.bool_]:
     """True for values far from their row's median (shape: series x blocks): modified z score above
-    3.5; where the median deviation is 0, the mean deviation stands in. Rows of fewer than 5 values
+    3.5; where the median deviation is 0, the mean deviation is used. Rows of fewer than 5 values
     have none.
     """
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))

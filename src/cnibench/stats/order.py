@@ -31,7 +31,7 @@ def scores(count: int, pairs: Sequence[tuple[int, int, float, int]]) -> Array:
 
 
 def ranked(score: Mapping[str, float], beats: set[tuple[str, str]]) -> list[str]:
-    """The names, best first: the highest score leads, but nobody stands above one that beats it.
+    """The names, best first: the highest score leads, but none is above one that beats it.
 
     ``beats`` are the proven differences, (better, worse). Where these run in a circle, which only
     comparisons of different blocks bring about, the scores alone decide among those in it.

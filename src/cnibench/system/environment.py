@@ -65,7 +65,7 @@ def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def disturbances(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(what disturbs measuring here, what mends it) out of the facts of ``machine``."""
+    """(what disturbs measuring here, the remedy) out of the facts of ``machine``."""
     found = []
     if facts["governor"] not in ("", "performance"):
         found.append(

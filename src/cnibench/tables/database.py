@@ -62,7 +62,7 @@ def named(database: Any, sql: str) -> list[str]:
 
 
 def _fill(database: Any, readers: Sequence[RunReader], tables: Sequence[str]) -> None:
-    """By way of files, in which nothing stands that the events of the runs do not vouch for."""
+    """By way of files that contain only what the events of the runs commit."""
     with scratch.folder() as folder:
         copy = folder / "rows.jsonl"
         for reader in readers:

@@ -22,10 +22,10 @@ Wire = Literal["veth", "virtio", "nic", "none"]
 @dataclass(frozen=True)
 class Problem:
     """Why a profile cannot be measured here: ``lacks`` names it (a kernel option, say), ``remedy``
-    mends it.
+    says what to do.
 
     ``kind`` is ``kernel`` for what the running kernel lacks and a distribution's stock kernel has:
-    a VM mends that.
+    a VM has it.
     """
 
     profile: str

@@ -75,7 +75,7 @@ def test_a_run_that_is_ended_leaves_nothing_that_clean_does_not_find(
 def test_a_node_that_is_frozen_for_a_while_disturbs_the_sample(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
-    """All of it stands still, the program that drives the rounds, too; our machine runs on."""
+    """All of it is paused, the program that drives the rounds, too; our machine runs on."""
     node = f"{kept['name']}-worker"
     argv = [*long_run(existing, "12s"), "--warmup", "0s", "--blocks", "2"]
     with subprocess.Popen(

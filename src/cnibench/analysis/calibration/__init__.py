@@ -1,4 +1,4 @@
-"""What the tool finds where there is nothing to find: false alarms, the noise floor and where it
+"""What the tool finds between equal profiles: false alarms, the noise floor and where it
 comes from, and what a wished resolution costs.
 """
 

@@ -30,12 +30,12 @@ def advice(
     measured: Deployments,
     cells: int,
     *,
-    anew: bool,
+    per_block: bool,
 ) -> str:
-    """``noise`` between blocks of ``duration`` s in a run of so many ``cells``; ``anew``: a run
-    deploys each block anew, otherwise all of its blocks share one deployment.
+    """``noise`` between blocks of ``duration`` s in a run of so many ``cells``; ``per_block``: each
+    block of a run has a deployment of its own, otherwise all of its blocks share one deployment.
     """
-    if not anew:
+    if not per_block:
         return _shared(spread, noise, resolution)
     now = blocks_for(1, noise, resolution)
     wanted = f"to find {_percent(resolution)} between two profiles"

@@ -12,18 +12,14 @@ from cnibench.rundir.reader import RunReader
 
 @dataclass(frozen=True)
 class Deployments:
-    """``of`` maps a block to the number of its deployment; ``anew`` says whether each block has one
-    of its own. ``seconds`` is what deploying all profiles took, ``block_seconds`` a block after
-    that, both the median; 0 where the events do not tell.
+    """``of`` maps a block to the number of its deployment. ``seconds`` is what deploying all
+    profiles took, ``block_seconds`` a block after that, both the median; 0 where the events do not
+    tell.
     """
 
     of: dict[int, int]
     seconds: float
     block_seconds: float
-
-    @property
-    def anew(self) -> bool:
-        return len(set(self.of.values())) == len(self.of)
 
     def grouped(self, blocks: Sequence[int]) -> list[list[int]]:
         """The blocks of each deployment, in order."""

@@ -130,7 +130,7 @@ def _floor(
         seconds=None if two is None else two * 2 * (duration + warmup),
         spread=found,
         advice=advice(
-            noise, found, duration, resolution, measured, len(reader.plan.cells), anew=sliced
+            noise, found, duration, resolution, measured, len(reader.plan.cells), per_block=sliced
         ),
     )
 

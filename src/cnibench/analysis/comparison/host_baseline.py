@@ -45,7 +45,7 @@ def to_host(contexts: Sequence[Context]) -> tuple[list[Context], list[str]]:
 
 
 def _one_by_one(one: Context) -> bool:
-    """Profiles of a cluster that somebody else made stand one at a time."""
+    """On an existing cluster one profile is installed at a time."""
     first = next(iter(one.members.values())).first if one.members else None
     return (
         first is not None

@@ -10,7 +10,8 @@ from cnibench.rundir.schema import Manifest
 
 NOTE = (
     "windows in the lab: all blocks have the same deployment of each profile, so p values and"
-    " intervals do not contain by how much deployments differ (slices deploy each block anew)"
+    " intervals do not contain by how much deployments differ (with slices,"
+    " each block deploys its profiles again)"
 )
 
 

@@ -11,8 +11,7 @@ said of a pair comes from that one test:
   there is none, only where they differ significantly the same way round all along. The p of either
   claim is the largest of all that have to hold (an intersection-union test: R. L. Berger,
   Technometrics 24, 1982), with Holm's correction over the pairs of one sweep.
-- The interval reaches from the first to the last point at which the test does not tell the two
-  apart. At the point where the true interpolated curve crosses 0 the test errs no more often than
+- The interval reaches from the first to the last point at which the test finds no significant difference. At the point where the true interpolated curve crosses 0 the test errs no more often than
   its level says, so the interval misses that point no more often. It is that of the pair alone, as
   the one beside a ratio is.
 - The point is where the statistic first passes its middle: the estimate that belongs to the test
@@ -274,7 +273,7 @@ def _count(walsh: Array) -> tuple[Array, Array]:
         at = np.arange(len(here))[:, None] + here / (here - there)
     positions = np.concatenate(([0.0], at[down], at[up]))
     change = np.concatenate(([(walsh[0] <= 0).sum()], np.ones(down.sum()), -np.ones(up.sum())))
-    # An average that is 0 counts: those that come stand before those that leave at the same place.
+    # An average that is 0 counts: those that come are before those that leave at the same place.
     order = np.lexsort((change < 0, positions))
     return positions[order], np.cumsum(change[order])
 

@@ -1,4 +1,4 @@
-"""One cell of the gate: all that is known of it, and the judgement; gate.py says the rules."""
+"""One cell of the gate: what is known of it, and its verdict by the rules of docs/statistics.md."""
 
 from __future__ import annotations
 

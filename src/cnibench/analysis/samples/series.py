@@ -115,7 +115,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             found.lines += 1
             if line.warmup:
                 continue
-            if line.block != block or line.cell != cell:  # a sample's lines stand together
+            if line.block != block or line.cell != cell:  # a sample's lines are consecutive
                 block, cell = line.block, line.cell
                 found.samples += 1
                 known = _read_back(line)

@@ -123,7 +123,7 @@ def _detected(pairs: Sequence[Pair]) -> str:
 
 
 def _model(few: Sequence[Pair], models: Sequence[FewRepeats], level: float) -> str:
-    """What the pairs with few blocks rest on. The assumption stands beside the result."""
+    """What the pairs with few blocks rest on. The assumption is said with the result."""
     blocks = _range(sorted({pair.n for pair in few}))
     suggestive = sum(pair.evidence == "suggestive" for pair in few)
     unequal = sum(one.prior is not None for one in models)

@@ -71,7 +71,7 @@ def few_figures(results: Sequence[Result]) -> dict[str, str]:
 
 def times(pair: Pair, label: str) -> str:
     """``0.85 to 0.88``: the interval of ``label`` against the other one, with as many digits
-    as tell its ends apart, ``0.85`` where eight do not; '' where there is none.
+    as its ends need to differ, ``0.85`` where eight do not; '' where there is none.
     """
     if pair.ci_low is None or pair.ci_high is None:
         return ""

@@ -27,7 +27,7 @@ OVERTIME = 2.0  # s beyond the longest that the workload may take
 
 @dataclass(frozen=True)
 class Stall:
-    """``what`` stood still in ``where`` (both in words) for ``seconds``, from ``at`` s after the
+    """``what`` was stopped in ``where`` (both in words) for ``seconds``, from ``at`` s after the
     client's start.
 
     ``where`` is '' on the machine that runs cnibench. ``what`` is '' for a gap in which nothing

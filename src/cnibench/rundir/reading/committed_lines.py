@@ -125,7 +125,7 @@ class CommittedLines:
                 yield number, line
 
     def _tail(self, name: str, tail: bytes, line: int) -> None:
-        """What stands behind the last committed line: a sample in flight, or lines whose events are
+        """What follows the last committed line: a sample in flight, or lines whose events are
         lost.
         """
         if name not in self._chain.segments and name not in (SAMPLES, ATTESTATIONS):

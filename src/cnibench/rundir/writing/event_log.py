@@ -78,7 +78,7 @@ class EventLog:
             line, last = link({"schema": SCHEMA, "time": time, **record}, last)
             lines.append(line + b"\n")
         size, count = self._files.append(EVENTS, b"".join(lines)), self.count + len(lines)
-        # No call stands between these, so that no signal parts the size from the hash.
+        # There is no call between these, so that no signal parts the size from the hash.
         self._files.sizes[EVENTS], self.last, self.count, self.promised = size, last, count, {}
         self.documents.update(*(record.get("documents", {}) for record in records))
 

@@ -41,7 +41,7 @@ def recover(
 ) -> tuple[list[tuple[int, bytes, Segment]], list[Problem]]:
     """(line, bytes, segment) of all that is intact, in the order of the segments; and the problems.
 
-    ``data`` begins with line ``first``. ``open_end``: what stands behind the last segment may
+    ``data`` begins with line ``first``. ``open_end``: what follows the last segment may
     belong to a sample that was being written.
     """
     return _Search(data, first, file).all(segments, open_end)

@@ -65,7 +65,7 @@ def refuse(path: Path, problems: Sequence[Problem]) -> None:
 
 def restore_newlines(files: RunFiles, problems: Sequence[Problem]) -> bool:
     """Writes the newlines at the ends of files back when they are all that is lost: the events say
-    what stood there. Otherwise nothing is changed, and False is returned.
+    what was there. Otherwise nothing is changed, and False is returned.
     """
     if not problems or any(problem.detail != NO_NEWLINE for problem in problems):
         return False
