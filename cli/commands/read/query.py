@@ -48,8 +48,9 @@ def command(
 
     SQL is a DuckDB statement over the tables samples, results, pairs, cycles, footprint,
     attestations, conditions and failures; --tables lists their columns. Each row names its run,
-    and has the figures and verdicts that 'cnibench report' shows for that run alone. Without RUN, the
-    tables contain all runs. A run and a copy of it are refused: its rows would be counted twice.
+    and has the figures and verdicts that 'cnibench report' shows for that run alone. Without RUN,
+    the tables contain all runs. A run and a copy of it are refused: its rows would be counted
+    twice.
     """
     from cnibench.rundir.index import each_once, find
     from cnibench.rundir.index import runs as all_runs
