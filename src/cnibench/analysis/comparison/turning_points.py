@@ -7,16 +7,17 @@ of log ratios, and the exact signed-rank test of it, at every point of the sweep
 said of a pair comes from that one test:
 
 - A curve that is noise around 0 changes its sign, too. A turning point is claimed only where the
-two differ significantly at the smallest and at the largest value, the other way round there; that
-there is none, only where they differ significantly the same way round all along. The p of either
-claim is the largest of all that have to hold (an intersection-union test: R. L. Berger,
-Technometrics 24, 1982), with Holm's correction over the pairs of one sweep. - The interval reaches
-from the first to the last point at which the test finds no significant difference. At the point
-where the true interpolated curve crosses 0 the test errs no more often than its level says, so the
-interval misses that point no more often. It is that of the pair alone, as the one beside a ratio
-is. - The point is where the statistic first passes its middle: the estimate that belongs to the
-test (J. L. Hodges and E. L. Lehmann, Ann. Math. Stat. 34, 1963), at which the Hodges-Lehmann centre
-of the interpolated log ratios is 0.
+  two differ significantly at the smallest and at the largest value, the other way round there; that
+  there is none, only where they differ significantly the same way round all along. The p of either
+  claim is the largest of all that have to hold (an intersection-union test: R. L. Berger,
+  Technometrics 24, 1982), with Holm's correction over the pairs of one sweep.
+- The interval reaches from the first to the last point at which the test finds no significant
+  difference. At the point where the true interpolated curve crosses 0 the test errs no more often
+  than its level says, so the interval misses that point no more often. It is that of the pair
+  alone, as the one beside a ratio is.
+- The point is where the statistic first passes its middle: the estimate that belongs to the test
+  (J. L. Hodges and E. L. Lehmann, Ann. Math. Stat. 34, 1963), at which the Hodges-Lehmann centre of
+  the interpolated log ratios is 0.
 
 All three are found by counting the Walsh averages that are not above 0. Each of them is linear
 between two values, so the places where the count changes are known exactly. The first figure is
