@@ -20,6 +20,7 @@ from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation, Placement
 from cnibench.model.installation import Installation
 from cnibench.model.profile import Profile
+from cnibench.testbed.traffic_checks import arrives, stays_inside
 
 _PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 _PROBE = 192 * 1024  # bytes, as in the lab
@@ -88,18 +89,10 @@ def _inside(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
     failure, packets = _watched(deployment.nodes()[0], client, server, family)
-    yield deployment.attestation(
-        "reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family
-    )
+    yield arrives(deployment, "reach-intra", failure, family)
     astray = len(_of(packets, client, server, family))
     if client.interface:  # Pods on the node's own network have one address
-        yield deployment.attestation(
-            "intra-stays-inside",
-            "no packet of it on the wire",
-            f"{astray} packets on the wire",
-            not astray,
-            family,
-        )
+        yield stays_inside(deployment, astray, family)
 
 
 def _further(deployment: MeasuredPods) -> list[int]:
@@ -124,9 +117,7 @@ def _between(deployment: MeasuredPods, family: int, pair: int = 0) -> Iterator[A
     pattern = _tunnel(deployment.profile, family)
     before = [counted(node, pattern) for node in nodes]
     failure, packets = _watched(nodes[0], client, server, family)
-    yield deployment.attestation(
-        f"reach-inter{beside}", "a TCP stream arrives", failure or "arrived", not failure, family
-    )
+    yield arrives(deployment, f"reach-inter{beside}", failure, family)
 
     if expected in _UNREADABLE:
         packets = [packet for packet in packets if packet.encapsulation == expected] + _of(

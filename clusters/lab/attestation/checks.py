@@ -17,6 +17,7 @@ from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.cell import Attestation, Placement
+from cnibench.testbed.traffic_checks import arrives, stays_inside
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
@@ -125,17 +126,9 @@ def inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
     client, server = deployment.pair("intra")
     with capture.watching(deployment.a) as seen:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
-    yield deployment.attestation(
-        "reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family
-    )
+    yield arrives(deployment, "reach-intra", failure, family)
     astray = len(seen.between(client.addresses[family], server.addresses[family]))
-    yield deployment.attestation(
-        "intra-stays-inside",
-        "no packet of it on the wire",
-        f"{astray} packets on the wire",
-        not astray,
-        family,
-    )
+    yield stays_inside(deployment, astray, family)
 
 
 def _between(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
@@ -160,9 +153,7 @@ def _from(
     ]
     with capture.watching(client.node) as seen, capture.watching(server.node) as answered:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
-    yield deployment.attestation(
-        f"reach-inter{way}", "a TCP stream arrives", failure or "arrived", not failure, family
-    )
+    yield arrives(deployment, f"reach-inter{way}", failure, family)
 
     on_wire = deployment.datapath.on_wire
     data = _packets(
