@@ -13,7 +13,7 @@ from cnibench.cli.commands.measure.run import command
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model import context
 from cnibench.model.cell import Cell, Sample
-from cnibench.model.coordinates import UNREAD
+from cnibench.model.coordinates import MACHINE, UNREAD
 from cnibench.run.provenance import Measured, Provenance, failure, lines
 from cnibench.run.sample_context import Measurements
 from cnibench.system.environment import machine
@@ -94,19 +94,20 @@ def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
     import ast
 
     folder = Path(context.__file__).parents[1]
+    files = [
+        *(folder / "clusters").glob("*/cluster.py"),
+        *(folder / "clusters").glob("*/deployment.py"),
+        folder / "clusters/existing/present.py",
+        folder / "clusters/kubernetes/nodes/environment.py",
+        folder / "clusters/kubernetes/api/resources.py",
+        folder / "cli/measurement/execute.py",
+        folder / "run/session.py",
+    ]
+    functions = ("environment", "describe", "fact", "others", "offloads")
     found = set()
-    for name in (
-        "clusters/lab/cluster.py",
-        "clusters/kind/cluster.py",
-        "clusters/existing/present.py",
-        "clusters/existing/cluster.py",
-        "clusters/kubernetes/nodes/environment.py",
-    ):
-        for function in ast.walk(ast.parse((folder / name).read_text())):
-            if isinstance(function, ast.FunctionDef) and function.name in (
-                "environment",
-                "describe",
-            ):
+    for file in files:
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef) and function.name in functions:
                 found |= {
                     key.value
                     for node in ast.walk(function)
@@ -121,8 +122,9 @@ def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
                     and isinstance(node.slice, ast.Constant)
                     and isinstance(node.ctx, ast.Store)
                 }
-    assert {"kernel", "wire_offload", "nodes"} <= found
-    assert not found - context.FACTS
+    assert {"kernel", "wire_offload", "nodes", "busy", "pod_resources"} <= found
+    of_nodes = {path.split(".")[-1] for one in MACHINE for path in one.at}
+    assert not found - context.FACTS - of_nodes
 
 
 def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:

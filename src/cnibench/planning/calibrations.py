@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError, UsageError
+from cnibench.model.context import MUST_AGREE
 from cnibench.planning.plan import Plan
 from cnibench.rundir.chain import digest
 from cnibench.rundir.index import find
@@ -22,8 +23,11 @@ from cnibench.system.files import read_beneath
 
 REMEDY = "give a number, 2% say, or calibrate here"
 
-# keys of a plan that change the noise; its place, method, pinning and duration are asked for apart
-_SETTINGS = ("mtu", "wire_offload", "wire_rate", "congestion_control", "priority", "pairs")
+_COMPARED = ("method", "cpus", "duration", "warmup")  # with the calibration's floors, or scaled
+# Keys of a plan that must agree with the calibration's: what else figures must agree in.
+_SETTINGS = tuple(
+    one.name for one in MUST_AGREE if one.name in Plan.model_fields and one.name not in _COMPARED
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Here:
     """Where the planned run is measured; ``folder`` holds earlier runs. A calibration from
     elsewhere says nothing about it.
 
-    ``testbed``, lab or vm, tells the two kinds of lab apart.
+    ``testbed``, lab or vm, distinguishes the two kinds of lab.
     """
 
     folder: Path
