@@ -104,7 +104,7 @@ def _report(error: BaseException) -> int:
             )
             return _say(f"{where}{error.strerror}", remedy, 3 if error.errno in _LACKS else 2)
         case _:
-            words = f"a defect of cnibench: {type(error).__name__}: {error}"
+            words = f"a bug in cnibench: {type(error).__name__}: {error}"
             return _say(words, "report it with what --debug shows", 1)
 
 

@@ -117,7 +117,7 @@ def grown(before: Mapping[str, int], after: Mapping[str, int], name: str, where:
         raise MeasureError(
             f"the counter {name} of {where} fell from {before[name]} to {after[name]} within one"
             " window",
-            "it was reset or has wrapped (a 32-bit kernel?): measure again, shorter",
+            "it was reset or has wrapped (a 32-bit kernel?): measure again, in a shorter window",
         )
     return after[name] - before[name]
 

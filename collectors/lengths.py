@@ -114,7 +114,7 @@ def parse(text: str) -> list[dict[str, Any]]:
         ]
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise MeasureError(
-            f"the sampler of packet sizes printed something else than its histogram: {error}",
+            f"the sampler of packet sizes did not print its histogram: {error}",
             "see the sample's raw folder",
         ) from None
 

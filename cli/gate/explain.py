@@ -39,7 +39,7 @@ def explained(
     history: Path | None,
     options: Sequence[str],
 ) -> Notes:
-    """Everything beside the verdict; of one that passed, only what is ``remembered`` or taken for
+    """Everything except the verdict; of one that passed, only what is ``remembered`` or taken for
     granted. ``options`` are those of the command that the one that repeats it needs, too.
     """
     from cnibench.analysis.gate.kernel import changes

@@ -105,7 +105,7 @@ def look(path: Path, found: Looked, problems: Sequence[str]) -> tuple[Verdict, R
     for one in (*found.ours, *found.theirs):
         if not one.reader.finished:
             raise InputError(
-                f"{one.reader.path}: is not finished, and would be another run when it is",
+                f"{one.reader.path}: is not finished, and its figures would change when it is",
                 f"cnibench run --resume {one.reader.id}",
             )
     if early := ended_by_itself((*found.ours, *found.theirs)):

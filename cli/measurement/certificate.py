@@ -1,4 +1,4 @@
-"""Makes a certificate: finds the programs, runs the agent beside the model, and reads what both
+"""Makes a certificate: finds the programs, runs the agent next to the model, and reads what both
 delivered.
 """
 
@@ -191,7 +191,7 @@ def _inside(request: Request, cluster: AgentCluster, path: Path | None) -> int:
             return 0
         facts = {**machine(execute.tools_of(request)), **execute.offloads(cluster)}
         with RunWriter.create(path, request.manifest) as writer, log.into(open_log(path)):
-            # no window of the tools beside the slices: like is compared with like
+            # no window of the tools in addition to the slices: like is compared with like
             writer.cross_checked.update(cell.id for cell in request.manifest.cells)
             runner = Runner(
                 cluster=cluster,

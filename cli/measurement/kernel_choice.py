@@ -176,9 +176,9 @@ def again(run_dir: Path) -> Machine | None:
             else INSTALL
         )
         raise MissingError(
-            f"this run was begun in a VM with the kernel {image}, which is gone", package
+            f"this run was started in a VM with the kernel {image}, which is gone", package
         )
-    return _machine(given(image), "this run was begun there")
+    return _machine(given(image), "this run was started there")
 
 
 def start(

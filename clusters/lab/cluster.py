@@ -197,7 +197,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         if not tree.kind():
             raise ClusterError(
                 "the lab works within a tree of namespaces of its own only",
-                "this is a defect: the command has to use carry()",
+                "this is a bug: the command must use carry()",
             )
         deployment = LabDeployment(label, profile, self.options, next(self._numbers))
         self._deployments.append(deployment)
@@ -250,7 +250,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
 def _no_model(profile: Profile, possible: Sequence[str]) -> Problem:
     return Problem(
         profile.name,
-        f"Services by {profile.proxy} beside its model",
+        f"Services by {profile.proxy} with its model",
         f"--proxy {' or '.join(possible)}, or leave it out",
     )
 

@@ -306,7 +306,7 @@ class LabDeployment(
         assert isinstance(node, LabNode)
         if not self.datapath.sandbox:
             raise UnsupportedError(
-                f"{self.label}: its Pods are the node itself, nothing is made for one"
+                f"{self.label}: its Pods use the node's network, so nothing is created for a Pod"
             )
         before = set(self._pods[node.number])
         try:

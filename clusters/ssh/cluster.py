@@ -242,7 +242,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
             if isinstance(found, CnibenchError):
                 failures.append(
                     ClusterError(
-                        f"{machine.address} is not put back: {found.message}",
+                        f"{machine.address} is not restored: {found.message}",
                         f"cnibench clean --cluster {self.text}",
                     )
                 )
@@ -252,7 +252,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
                         f"{machine.address} is {found.words()}",
                         f"cnibench clean --cluster {self.text}"
                         if found.failed
-                        else "what is named came meanwhile, by somebody else or by itself",
+                        else "what is named appeared during the run; cnibench did not create it",
                     )
                 )
         return failures

@@ -52,7 +52,7 @@ def build(folder: Path, out: Path, *, force: bool = False, url: str = "") -> dic
     place.check(out)
     if out.resolve() == folder.resolve() or any(out.glob(f"*{SUFFIX}")):
         raise UsageError(
-            f"{out}: holds the results, and the board's own copies would be taken for some",
+            f"{out}: holds the results, and the board's own copies would be mistaken for bundles",
             "give --out another folder",
         )
     found, refused = accepted(folder, entry.of)

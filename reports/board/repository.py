@@ -132,7 +132,7 @@ def accepted(
             ValueError,
         ) as error:
             # One bundle must not take the board of all others with it.
-            reason = f"it cannot be read, by a defect of cnibench: {type(error).__name__}: {error}"
+            reason = f"it cannot be read, by a bug in cnibench: {type(error).__name__}: {error}"
             refused.append(Refusal(_shown(str(path)), reason[:300]))
     for key, words in (
         (lambda one: one.verified.run, "the same run as"),

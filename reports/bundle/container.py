@@ -119,7 +119,7 @@ def _split(path: Path, data: bytes) -> tuple[bytes, bytes]:
     if not data.startswith(b"PK\3\4") or at < 0 or len(data) < at + _END.size:
         if data.startswith(b"PK\3\4"):
             raise InputError(f"{path}: it is cut off", _WHOLE)
-        raise InputError(f"{path}: it is no bundle", f"'cnibench bundle RUN' writes *{SUFFIX}")
+        raise InputError(f"{path}: not a bundle", f"'cnibench bundle RUN' writes *{SUFFIX}")
     _, disk, first, here, total, size, start, length = _END.unpack_from(data, at)
     if at + _END.size + length != len(data):
         raise InputError(f"{path}: it is cut off, or something was appended to it", _WHOLE)
@@ -147,7 +147,9 @@ def _seal(path: Path, comment: bytes) -> Seal:
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: its seal was changed: {error}", _WHOLE) from None
     if msgspec.json.encode(seal) != comment:
-        raise InputError(f"{path}: its seal was changed: it is not written as we write it", _WHOLE)
+        raise InputError(
+            f"{path}: its seal was changed: it is not in the form that cnibench writes", _WHOLE
+        )
     return seal
 
 

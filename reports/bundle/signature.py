@@ -37,7 +37,7 @@ def sign(text: str, key: Path) -> str:
     user's ssh-agent has. Raises UsageError, MissingError.
     """
     if not key.is_file():
-        raise UsageError(f"{key}: there is no such key", "ssh-keygen -t ed25519 makes one")
+        raise UsageError(f"{key}: no such key", "ssh-keygen -t ed25519 makes one")
     done = _keygen(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], text)
     if done.returncode or not done.stdout.startswith(_BEGIN):
         said = (done.stderr.strip().splitlines() or ["it says no reason"])[-1]
@@ -60,7 +60,7 @@ def check(text: str, signature: str, signers: Path | None = None) -> Signer:
         done = _keygen(["-Y", "check-novalidate", *common], text)
         found = _GOOD.search(done.stdout)
         if done.returncode or not found:
-            raise InputError("the signature is not of these contents", "ask who published it")
+            raise InputError("the signature does not match the contents", "ask who published it")
         signer = Signer(found[1], found[2])
         if signers is None:
             return signer

@@ -126,7 +126,7 @@ def _figures(found: Verified, reader: RunReader, analysis: Analysis, stated: byt
         found.problems.append(f"{name}: it cannot be read: {error}")
         return
     if msgspec.json.encode(contents) != stated:
-        found.problems.append(f"{name}: it is not written as we write it")
+        found.problems.append(f"{name}: it is not in the form that cnibench writes")
     if contents.run != reader.id:
         found.problems.append(f"{name}: it is of the run {contents.run[:80]!a}, not {reader.id!a}")
     found.origin = contents.origin.last

@@ -403,10 +403,7 @@ def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later
             "await_teardown",
             lambda *_: applied(access, config("somebodys", "kube-flannel")),
         )
-        with pytest.raises(
-            ClusterError,
-            match="others have meanwhile put objects there: ConfigMap kube-flannel/somebodys",
-        ):
+        with pytest.raises(ClusterError, match="in the meantime: ConfigMap kube-flannel/somebodys"):
             kept.remove()
     assert install.recorded(access) == "flannel"
     assert {"somebodys"} <= uids(kept, "configmaps", "-n", "kube-flannel").keys()

@@ -145,6 +145,6 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         argv = ["sh", "-c", script, sys.executable, *arguments]
         found = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120)
         assert found.returncode in (0, 2, 3), (arguments, found.stderr)
-        assert "a defect" not in found.stderr
+        assert "a bug" not in found.stderr
         assert "Traceback" not in found.stderr
     assert found.stderr.startswith("error: the working directory is gone\n"), "before anything else"

@@ -61,7 +61,7 @@ class Outcome:
         """What its end must not be: [] when it is one that a user understands."""
         found = [
             word
-            for word in ("Traceback", "a defect of cnibench", "Exception ignored", "Errno")
+            for word in ("Traceback", "a bug in cnibench", "Exception ignored", "Errno")
             if word in self.said
         ]
         if self.status not in STATES:

@@ -111,7 +111,7 @@ def test_a_defect_with_one_bundle_is_its_refusal(copy: Path) -> None:
 
     found, (one,) = accepted(copy, take)
     assert len(found) == 3
-    assert "by a defect of cnibench: AttributeError: x" in str(one)
+    assert "by a bug in cnibench: AttributeError: x" in str(one)
 
 
 def test_what_is_refused_is_named_and_the_rest_is_shown(copy: Path) -> None:
@@ -134,7 +134,7 @@ def test_what_is_refused_is_named_and_the_rest_is_shown(copy: Path) -> None:
     assert found.pop("loose.cnibench").startswith("a bundle belongs in the folder")
     assert "newer cnibench" in found.pop("two/future.cnibench")
     assert "cut off" in found.pop("two/cut.cnibench")
-    assert "no bundle" in found.pop("two/none.cnibench")
+    assert "not a bundle" in found.pop("two/none.cnibench")
     assert "symbolic link" in found.pop("two/link.cnibench")
     assert "not a regular file" in found.pop("two/fifo.cnibench")
     assert "not a regular file" in found.pop("two/folder.cnibench")

@@ -120,7 +120,7 @@ def test_commands_and_their_exit_status(tmp_path: Path) -> None:
     assert found["origin"] == run.chain.last
     assert call(["bundle", str(run.path), "--sign", str(key), "--out", str(path)]).exit_code == 0
     other = call(["bundle", str(run.path), "--out", str(path)])
-    assert (other.exit_code, "is another file" in other.stderr) == (2, True)
+    assert (other.exit_code, "is a different file" in other.stderr) == (2, True)
     signers = tmp_path / "signers"
     signers.write_text("")
     refused = call(["verify", str(path), "--signers", str(signers)])

@@ -21,8 +21,8 @@ def flipped(at: float) -> Callable[[bytes], bytes]:
 
 
 BYTES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "empty file": (lambda data: b"", "no bundle"),
-    "first byte lost": (lambda data: data[1:], "no bundle"),
+    "empty file": (lambda data: b"", "not a bundle"),
+    "first byte lost": (lambda data: data[1:], "not a bundle"),
     "last byte lost": (lambda data: data[:-1], "cut off"),
     "last kilobyte lost": (lambda data: data[:-1024], "cut off"),
     "second half lost": (lambda data: data[: len(data) // 2], "cut off"),
@@ -32,7 +32,7 @@ BYTES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     ),
     "a byte appended": (lambda data: data + b"\0", "appended"),
     "a newline appended": (lambda data: data + b"\n", "appended"),
-    "a newline in front": (lambda data: b"\n" + data, "no bundle"),
+    "a newline in front": (lambda data: b"\n" + data, "not a bundle"),
     "twice the same": (lambda data: data + data, "not where it should be"),
     "another archive behind it": (lambda data: data + GOLDEN.read_bytes(), "not where"),
     "zeros in the middle": (
@@ -49,10 +49,10 @@ BYTES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     ),
     "taken for text": (
         lambda data: data.decode("utf-8", "replace").encode(),
-        "no bundle|cut off|not where",
+        "not a bundle|cut off|not where",
     ),
-    "all of it replaced": (lambda data: bytes(len(data)), "no bundle"),
-    "text instead": (lambda data: b'{"format":"cnibench-bundle"}', "no bundle"),
+    "all of it replaced": (lambda data: bytes(len(data)), "not a bundle"),
+    "text instead": (lambda data: b'{"format":"cnibench-bundle"}', "not a bundle"),
 } | {
     f"a bit flipped at {at} % of the file": (flipped(at / 100), ".")
     for at in (1, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 97, 98, 99, 100)

@@ -58,7 +58,7 @@ FIGURES: dict[str, tuple[Callable[[], Files], str]] = {
     "another key beside the figures": (figure(lambda all: None, note="x"), "cannot be read"),
     "figures with a blank more": (
         lambda: FILES | {container.CONTENTS: FILES[container.CONTENTS].replace(b":", b": ", 1)},
-        "not written as we write it",
+        "not in the form that cnibench writes",
     ),
     "no file of figures": (without(container.CONTENTS), "bundle.json: it cannot be read"),
 }

@@ -84,15 +84,15 @@ SEAL: dict[str, tuple[Callable[[Keys], bytes], str]] = {
     "two signatures": (signature_as(lambda text: text + text), "cannot be read"),
     "a letter of the signature changed": (
         signature_as(lambda text: text[:250] + ("A" if text[250] != "A" else "B") + text[251:]),
-        "cannot be read|not of these contents",
+        "cannot be read|does not match the contents",
     ),
     "an endless signature": (signature_as(lambda text: "A" * 50000), "cannot be read"),
     "the signature of other contents": (
         lambda keys: container.sealed(ARCHIVE, signature.sign("other\n", keys.owner)),
-        "not of these contents",
+        "does not match the contents",
     ),
     "a stranger's signature": (lambda keys: signed(FILES, keys.stranger), "not one of"),
-    "a signature for another purpose": (in_another_namespace, "not of these contents"),
+    "a signature for another purpose": (in_another_namespace, "does not match the contents"),
 }
 
 

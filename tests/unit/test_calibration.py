@@ -34,7 +34,7 @@ def test_calibration_finds_the_noise_and_few_false_alarms(tmp_path: Path) -> Non
     assert 30 < many.blocks < 80
     assert all(line.startswith("tcp-rr") for line in found.recommended)
     assert len(found.recommended) == 2
-    with pytest.raises(UsageError, match="two labels that must tie"):
+    with pytest.raises(UsageError, match="two labels that must be equal"):
         calibration([synthetic(tmp_path, {"x": 1.0}, name="one", blocks=6)], 0.02)
     none = synthetic(
         tmp_path, {"a": 1.0, "b": 1.0}, name="none", blocks=1, fail=[("a", 0), ("b", 0)]

@@ -231,7 +231,7 @@ def test_a_defect_is_reported_as_one(
 
     assert guarded(slip) == 1
     said = capsys.readouterr().err
-    assert said.startswith("error: a defect of cnibench: ZeroDivisionError: by zero\n  remedy: ")
+    assert said.startswith("error: a bug in cnibench: ZeroDivisionError: by zero\n  remedy: ")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_defect_is_reported_as_one(
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
             1,
-            "a defect of cnibench",
+            "a bug in cnibench",
         ),
     ],
 )

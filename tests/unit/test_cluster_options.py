@@ -71,10 +71,10 @@ def test_a_kind_of_cluster_refuses_the_options_that_it_does_not_take(name: str) 
         if option in kind.takes:
             kind(asked)
         else:
-            with pytest.raises(UsageError, match=f"--cluster {name} does not take --"):
+            with pytest.raises(UsageError, match=f"--cluster {name} does not accept --"):
                 kind(asked)
     if "keep" not in kind.takes:
-        with pytest.raises(UsageError, match=f"--cluster {name} does not take --keep"):
+        with pytest.raises(UsageError, match=f"--cluster {name} does not accept --keep"):
             kind(Options(ip=(4,), keep=True))
 
 
@@ -84,5 +84,5 @@ def test_each_option_is_taken_by_some_kind_and_only_options_are() -> None:
 
 
 def test_an_option_is_named_as_it_is_typed() -> None:
-    with pytest.raises(UsageError, match=r"does not take --as$"):
+    with pytest.raises(UsageError, match=r"does not accept --as$"):
         providers("clusters")["lab"](Options(cluster=ClusterOptions(as_user="x")))

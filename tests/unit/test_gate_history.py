@@ -386,7 +386,7 @@ def test_what_is_no_history_is_refused(tmp_path: Path, kind: str) -> None:
     done = _look(_run(tmp_path, 1), file)
     assert done.exit_code == 2
     assert "Traceback" not in done.stderr
-    assert "a defect" not in done.stderr
+    assert "a bug" not in done.stderr
 
 
 def test_a_run_that_ended_when_it_was_decided_stays_out(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_the_user_names_must_be_a_file_too(tmp_path: Path) -> None:
         ):
             found = call(["run", "--dry-run", *option])
             assert found.exit_code == 2, (path, option)
-            assert "a defect" not in found.stderr
+            assert "a bug" not in found.stderr
 
 
 def test_a_link_that_the_user_names_is_followed(tmp_path: Path) -> None:

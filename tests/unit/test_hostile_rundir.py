@@ -401,7 +401,7 @@ def test_values_of_wrong_types_in_records_are_no_defect(tmp_path: Path, key: str
         for command in ("report", "cpp"):
             done = call([command, str(run.path)])
             assert done.exit_code in (0, 1, 2), (value, done.stderr)
-            assert "a defect of cnibench" not in done.stderr, (value, done.stderr)
+            assert "a bug in cnibench" not in done.stderr, (value, done.stderr)
 
 
 def test_parameters_that_are_numbers_of_any_length_are_no_defect(tmp_path: Path) -> None:

@@ -53,10 +53,10 @@ def test_it_is_a_kind_of_cluster() -> None:
     ("options", "said"),
     [
         ({}, "needs the name of a namespace"),
-        ({"namespace": "bench", "allow_install": True}, "does not take --allow-install"),
-        ({"namespace": "bench", "allow_replace": "lab"}, "does not take --allow-replace"),
-        ({"namespace": "bench", "client_selector": "a=b"}, "does not take --client-selector"),
-        ({"namespace": "bench", "max_rate": "1G"}, "does not take --max-rate"),
+        ({"namespace": "bench", "allow_install": True}, "does not accept --allow-install"),
+        ({"namespace": "bench", "allow_replace": "lab"}, "does not accept --allow-replace"),
+        ({"namespace": "bench", "client_selector": "a=b"}, "does not accept --client-selector"),
+        ({"namespace": "bench", "max_rate": "1G"}, "does not accept --max-rate"),
     ],
 )
 def test_options_that_it_cannot_have_are_refused(options: dict[str, Any], said: str) -> None:

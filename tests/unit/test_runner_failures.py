@@ -151,7 +151,7 @@ class _Idle:
 
 @pytest.mark.parametrize(
     ("step", "reason"),
-    [("load", "x: No such file or directory"), ("drive", "a defect of cnibench: KeyError: 'x'")],
+    [("load", "x: No such file or directory"), ("drive", "a bug in cnibench: KeyError: 'x'")],
 )
 def test_in_slices_a_fault_fails_its_samples_and_not_the_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, reason: str
@@ -246,7 +246,7 @@ def test_traffic_that_changed_by_the_end_costs_all_samples(
     ("fault", "said"),
     [
         ("server gone", "the client said"),
-        ("defect", "a defect of cnibench: KeyError"),
+        ("defect", "a bug in cnibench: KeyError"),
         ("dies", "the daemon died"),
     ],
 )

@@ -271,7 +271,7 @@ def test_no_command_prints_a_control_character(
         found = call(words)
         assert not unfit(found.stdout), asked
         assert not unfit(found.stderr), asked
-        assert "a defect of cnibench" not in found.stderr, (asked, found.stderr)
+        assert "a bug in cnibench" not in found.stderr, (asked, found.stderr)
         shown += found.stdout + found.stderr
     assert "pwned" in shown  # it was printed
 

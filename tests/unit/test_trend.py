@@ -203,7 +203,7 @@ def test_a_run_without_a_time_has_no_place(tmp_path: Path) -> None:
     readers = nights(tmp_path, {"veth": [1.0] * 2})
     events = readers[0].path / "events.jsonl"
     events.write_text(events.read_text().replace("2026-01-01T00:00:00Z", "yesterday", 1))
-    with pytest.raises(UsageError, match="'yesterday' is no time"):
+    with pytest.raises(UsageError, match="'yesterday' is not a time"):
         trend([RunReader(one.path) for one in readers])
 
 

@@ -183,7 +183,9 @@ def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:
         name = _list(given[0])[0].partition("=")[2] or _list(given[0])[0]
         return (f"{names[0]}.a={name}", f"{names[0]}.b={name}")
     if len(names) != 2:
-        raise UsageError(f"--cni names {len(names)} profiles", "name one, or two that must tie")
+        raise UsageError(
+            f"--cni names {len(names)} profiles", "name one, or two that must be equal"
+        )
     return given
 
 

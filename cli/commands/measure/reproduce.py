@@ -1,4 +1,4 @@
-"""Repeat the figures of a published study, and draw them beside the published values."""
+"""Repeat the figures of a published study, and draw them next to the published values."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Repeat the figures of a published study, and draw them beside the published values.
+    """Repeat the figures of a published study, and draw them next to the published values.
 
     STUDY is qi2021, bruijn2017 or makowski2018. A plan with fewer and shorter repeats measures the
     figures in the lab, within an hour on two cores for a whole study; the pages and the output say

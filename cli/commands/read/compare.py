@@ -151,7 +151,7 @@ def command(
         raise UsageError("--plan prints text, or JSON with --json", "leave out --format and --out")
     if history is not None and allow_different:
         raise UsageError(
-            "--history keeps what is not comparable apart, --allow-different compares it",
+            "--history separates runs that are not comparable, --allow-different compares them",
             "leave out one of them",
         )
     ours, theirs = sides(base, folder), sides(candidate, folder) if candidate else []

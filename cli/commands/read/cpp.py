@@ -133,7 +133,7 @@ def _all_there(
     for pattern in wanted:
         if not any(fnmatch.fnmatchcase(label, pattern) for label in labels):
             raise UsageError(
-                f"there is no '{pattern}' with cycles per packet in this run",
+                f"no '{pattern}' with cycles per packet in this run",
                 f"there are: {', '.join(labels)}",
             )
     if not chosen:
@@ -162,7 +162,7 @@ def _pairs(groups: Sequence[Group], diff: tuple[str, str]) -> list[tuple[Group, 
             found.append((sides[diff[0]], sides[diff[1]]))
     if not found:
         raise UsageError(
-            f"{diff[0]} and {diff[1]} were not both measured in one place",
+            f"{diff[0]} and {diff[1]} were not both measured at one place",
             "'cnibench cpp RUN' shows what was",
         )
     return found

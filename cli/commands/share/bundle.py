@@ -57,7 +57,9 @@ def command(
     content = bundle(reader, key)
     path = _path(out, f"{container.safe_name(reader.id)}{container.SUFFIX}")
     if path.exists() and container.read(path) != content:
-        raise UsageError(f"{path}: is there, and is another file", "name another with --out")
+        raise UsageError(
+            f"{path}: already exists, and is a different file", "name another with --out"
+        )
     write(path, content)
     seal, files = container.opened(path, content)
     if as_json:

@@ -176,7 +176,7 @@ class Operations(ABC):
                 return
             if time.monotonic() >= end:
                 raise LimitError(
-                    f"{', '.join(left[:3])} ({kind}) did not go within {wait:.0f} s",
+                    f"{', '.join(left[:3])} ({kind}) were not deleted within {wait:.0f} s",
                     f"kubectl get {kind} -n {namespace} says more",
                 )
             time.sleep(_LOOK)

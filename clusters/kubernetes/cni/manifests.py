@@ -55,7 +55,7 @@ def installation(profile: Profile) -> Installation:
     """Raises UsageError when the profile cannot be installed on Kubernetes."""
     if profile.kubernetes is None:
         raise UsageError(
-            f"{profile.name}: it does not say how it is installed on Kubernetes",
+            f"{profile.name}: it does not say how to install it on Kubernetes",
             "choose another one: 'cnibench profiles' lists them",
         )
     return profile.kubernetes
@@ -86,7 +86,7 @@ def check(profile: Profile, settings: Mapping[str, str]) -> None:
             options | ({"chart", "version", "image"} if own else {"manifest"}) | {"image-archive"}
         )
         raise UsageError(
-            f"{profile.name}: --set {key} means nothing on Kubernetes",
+            f"{profile.name}: --set {key} is not an option on Kubernetes",
             f"it takes: {', '.join(known)}" + (", the chart's values" if own else ""),
         )
 

@@ -70,7 +70,7 @@ def configure(
     """
     if unknown := sorted(set(settings) - {"mtu", "image-archive"}):
         raise UsageError(
-            f"--set {unknown[0]} means nothing to the reference plugins", "they take: mtu"
+            f"--set {unknown[0]} is not an option of the reference plugins", "they take: mtu"
         )
     everywhere = [facts(item) for item in access.listed("nodes")]
     if without := [node.name for node in everywhere if not node.pod_cidrs]:

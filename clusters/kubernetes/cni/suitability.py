@@ -66,7 +66,7 @@ def proxy(profile: Profile) -> list[Problem]:
     return [
         Problem(
             profile.name,
-            f"Services by {profile.proxy} beside its installation",
+            f"Services by {profile.proxy} with its installation",
             f"--proxy {' or '.join(possible)}, or leave it out",
         )
     ]

@@ -63,7 +63,7 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
             details = "; ".join(missing + _troubles(pods))
             raise LimitError(
                 f"{profile.name} was not ready within {limit:.0f} s: {details}",
-                "give it longer, or see 'kubectl describe pods'",
+                "allow more time, or see 'kubectl describe pods'",
             )
         time.sleep(min(_STEP, max(deadline - time.monotonic(), 0)))
 

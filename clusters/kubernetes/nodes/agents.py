@@ -91,7 +91,7 @@ def _running(
             node.gateway.close()
     raise DeniedError(
         f"this cluster does not admit cnibench's Pods: {refusal}",
-        "have its policies let in the namespace, or name one: -n NAME",
+        "exempt the namespace from its policies, or name another one: -n NAME",
     )
 
 

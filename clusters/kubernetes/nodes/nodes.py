@@ -182,7 +182,7 @@ def choose(
     )
     if client.name == server.name:
         raise UsageError(
-            "the client's and the server's node are one node",
+            "the client's and the server's node are the same",
             "name two: --client-node A --server-node B",
         )
     return client, server

@@ -131,7 +131,7 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
     ) == uid:
         if time.monotonic() > end:
             raise ClusterError(
-                f"the namespace {name} did not go within {limit:.0f} s",
+                f"the namespace {name} were not deleted within {limit:.0f} s",
                 f"kubectl get all -n {name}",
             )
         time.sleep(pause)
@@ -143,5 +143,5 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
 def _not_free(name: str) -> UsageError:
     return UsageError(
         f"the namespace '{name}' exists already",
-        "name one that does not, or omit -n; 'cnibench clean' removes those of cnibench",
+        "name a new one, or omit -n; 'cnibench clean' removes those of cnibench",
     )

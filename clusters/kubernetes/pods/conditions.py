@@ -1,5 +1,5 @@
 """Conditions of a cell on a cluster: policies through the API and the CNI itself, features of the
-pair's and the nodes' interfaces, Services beside the measured one.
+pair's and the nodes' interfaces, Services in addition to the measured one.
 """
 
 from __future__ import annotations

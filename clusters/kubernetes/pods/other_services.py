@@ -1,5 +1,6 @@
-"""Services as a condition of a cell on a cluster: so many beside the measured one, before endpoints
-that no Pod is. They are made, awaited in the kernels of the measured nodes, and deleted.
+"""Services as a condition of a cell on a cluster: so many in addition to the measured one, with
+endpoints that no Pod has. They are created, awaited in the kernels of the measured nodes, and
+deleted.
 """
 
 from __future__ import annotations

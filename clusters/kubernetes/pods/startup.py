@@ -89,7 +89,7 @@ def start(
     """
     if deployment.profile.features.network_model == "host":
         raise UnsupportedError(
-            f"{deployment.label}: its Pods are the node itself, nothing is made for one"
+            f"{deployment.label}: its Pods use the node's network, so nothing is created for a Pod"
         )
     client, _ = deployment.pair("intra")
     try:

@@ -40,7 +40,7 @@ def refusal(profile: Profile, cell: Cell) -> str:
             )
         return enforcing(profile) or (ON_NODE if paths.on_host(cell.path)[1] else "")
     if cell.workload == "pods" and profile.features.network_model == "host":
-        return "its Pods are the node itself, nothing is made for one"
+        return "its Pods use the node's network, so nothing is created for a Pod"
     return ""
 
 

@@ -57,8 +57,8 @@ def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) ->
             things = [one for each in held.values() for one in each]
             names = [str(one) for one in holders if one.uid in held]
             raise ClusterError(
-                f"stays, for others have meanwhile put objects there: {', '.join(map(str, things))}"
-                f" (with {', '.join(names)})"
+                "stays, because others have created objects there in the meantime:"
+                f" {', '.join(map(str, things))} (with {', '.join(names)})"
             )
 
     step("what holds others", look)

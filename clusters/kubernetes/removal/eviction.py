@@ -97,5 +97,5 @@ def _taint(access: Access, change: Callable[[list[Taint]], list[Taint]]) -> None
         if not refused:
             return
     raise ClusterError(
-        "the Node objects change all the time: their taints stay", "kubectl describe nodes"
+        "the Node objects keep changing: their taints stay", "kubectl describe nodes"
     )

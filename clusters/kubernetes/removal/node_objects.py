@@ -81,7 +81,7 @@ def clean(rest: Rest, about: Installation, before: Marks) -> None:
         if all(removed):
             return
     raise ClusterError(
-        "the Node objects change all the time: their taints stay", "kubectl describe nodes"
+        "the Node objects keep changing: their taints stay", "kubectl describe nodes"
     )
 
 

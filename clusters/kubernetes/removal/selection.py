@@ -97,7 +97,8 @@ def check(found: Belongings, what: str, unseen: Collection[Kind] = ()) -> None:
     if found.foreign:
         names = sorted({f"{one} (with {holder})" for one, holder in found.foreign})
         raise BlockedError(
-            f"{what} is not removed, for it would take along what others made: {', '.join(names)}",
+            f"{what} is not removed, because that would also delete objects of others:"
+            f" {', '.join(names)}",
             "move or delete these (kubectl delete ...), then repeat it; 'cnibench clean --cluster"
             " existing' removes what a run left",
         )

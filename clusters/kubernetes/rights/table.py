@@ -168,7 +168,7 @@ _OWN = (
         Right(
             kind,
             ("get", "create", *more, *_REMOVE),
-            "Services beside the measured one (services.count), and those of service-change",
+            "further Services (services.count), and those of service-change",
             use="changed-service",
         )
         for kind, more in (("services", ()), ("endpointslices.discovery.k8s.io", ("patch",)))

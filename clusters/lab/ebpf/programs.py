@@ -126,7 +126,7 @@ def _parse(path: Path, data: bytes) -> Object:
             ):
                 raise ClusterError(
                     f"{path}: '{symbol.name}' cannot be linked",
-                    "this is a defect of its source: no calls, no writable data",
+                    "this is a bug in its source: no calls, no writable data",
                 )
             found.append(
                 (offset, at[addend], 0)
@@ -159,7 +159,7 @@ def _with_constant(code: bytes, number: int) -> bytes:
     if places != 1:
         raise ClusterError(
             f"an eBPF program reads its endpoint's number {places} times, not once",
-            "this is a defect of its source",
+            "this is a bug in its source",
         )
     return bytes(out)
 

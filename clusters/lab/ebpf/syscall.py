@@ -111,7 +111,7 @@ class Map:
         if len(key) != self.definition.key_size:
             raise ClusterError(
                 f"eBPF map {self.definition.name}: a key of {len(key)} bytes,"
-                f" {self.definition.key_size} are due"
+                f" {self.definition.key_size} are expected"
             )
         self._key.raw = key
         _bpf(
@@ -124,7 +124,7 @@ class Map:
         if len(value) != len(self._value):
             raise ClusterError(
                 f"eBPF map {self.definition.name}: a value of {len(value)} bytes,"
-                f" {len(self._value)} are due"
+                f" {len(self._value)} are expected"
             )
         self._value.raw = value
         try:

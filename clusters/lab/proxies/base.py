@@ -79,8 +79,8 @@ class Proxy(abc.ABC):
         """Forgets connections that it keeps itself."""
 
     def replace(self, services: Mapping[int, Sequence[Service]]) -> float:
-        """These Services beside the cluster's own, in place of all others; the seconds it took.
-        Raises ClusterError.
+        """Writes these Services, in addition to the cluster's own, in place of all others; the
+        seconds it took. Raises ClusterError.
         """
         start = time.monotonic()
         before = self.services
@@ -148,7 +148,7 @@ class Proxy(abc.ABC):
                 raise ClusterError(
                     f"{self.deployment.label}: on {place} the {self.name} implementation of"
                     f" {count} Services is not as written: {counted.rules} rules or entries,"
-                    f" {expected.rules} are due"
+                    f" {expected.rules} are expected"
                     + ("" if counted.rules != expected.rules else ", and others"),
                     "did something else change the rules? deploy it again",
                 )

@@ -1,4 +1,4 @@
-"""The rule path of one packet: rules by hook as a chart, the counts beside the published ones, and
+"""The rule path of one packet: rules by hook as a chart, the counts next to the published ones, and
 every chain that was entered.
 """
 

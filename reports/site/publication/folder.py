@@ -59,7 +59,7 @@ def check(out: Path) -> None:
     """
     check_relative(out)
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"{out}: is there and is no folder", "give --out another folder")
+        raise UsageError(f"{out}: exists and is not a folder", "give --out another folder")
     if out.is_dir():
         _known(out)
 

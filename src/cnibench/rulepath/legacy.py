@@ -147,9 +147,7 @@ def _lines(data: bytes) -> Iterator[tuple[str, str]]:
         return
     order = {b"\xd4\xc3\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">"}.get(data[:4])
     if order is None or struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF != _LINKTYPE:
-        raise MeasureError(
-            "tcpdump wrote something else than the log's packets", "install another tcpdump"
-        )
+        raise MeasureError("tcpdump did not write the log's packets", "install another tcpdump")
     at = 24
     while at + 16 <= len(data):
         size = struct.unpack_from(f"{order}I", data, at + 8)[0]

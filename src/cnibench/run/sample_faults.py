@@ -43,9 +43,9 @@ def recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         raise MeasureError(f"{where}{error.strerror or error}") from None
     except Exception as error:
-        _log.exception("a defect of cnibench")
+        _log.exception("a bug in cnibench")
         with writer.storing(raw / "defect.txt"):
             write_private(raw / "defect.txt", traceback.format_exc())
         raise MeasureError(
-            f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
+            f"a bug in cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
         ) from None

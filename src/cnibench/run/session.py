@@ -77,7 +77,8 @@ class Session:
         now = facts.get("installed", {})
         if changed := differing(coordinate("installed"), before, now):
             raise UsageError(
-                f"what is measured is not what this run began with: {'; '.join(map(str, changed))}",
+                "what is measured is not what this run started with:"
+                f" {'; '.join(map(str, changed))}",
                 "start a new run, or resume this one when that is there again",
             )
         self.provenance = Provenance(

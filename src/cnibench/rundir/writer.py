@@ -193,7 +193,7 @@ class RunWriter:
                 if clash := where.keys() & record.keys():
                     raise MeasureError(
                         f"a record of '{name}' has the reserved keys {', '.join(sorted(clash))}",
-                        "report this as a defect",
+                        "report this as a bug",
                     )
                 files.setdefault(record_file(name), [[] for _ in given])[number].append(
                     {**where, **record}

@@ -99,7 +99,7 @@ class Cluster(abc.ABC):
         given = [*options.cluster.given(), *(["keep"] if options.keep else [])]
         if ignored := [name for name in given if name not in self.takes]:
             raise UsageError(
-                f"--cluster {self.kind} does not take {spelled(ignored[0])}",
+                f"--cluster {self.kind} does not accept {spelled(ignored[0])}",
                 "leave it out; the help lists the options by kind of cluster",
             )
         self.options = options

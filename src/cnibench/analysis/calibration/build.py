@@ -30,14 +30,14 @@ class Calibration:
 
 
 def calibration(readers: Sequence[RunReader], resolution: float) -> Calibration:
-    """What A/A runs, each of two labels that must tie, say about the tool. Raises UsageError when a
-    run has other than two labels.
+    """What A/A runs of two labels that must be equal say about the tool. Raises UsageError for a
+    run without exactly two labels.
     """
     floors = []
     for reader in readers:
         if len(reader.plan.profiles) != 2:
             message = (
-                f"{reader.id}: an A/A run has two labels that must tie, this one has"
+                f"{reader.id}: an A/A run has two labels that must be equal, this one has"
                 f" {len(reader.plan.profiles)}"
             )
             raise UsageError(message, "make one with 'cnibench calibrate'")

@@ -88,7 +88,7 @@ def _parsed(text: str, reader: RunReader) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{reader.id}: '{text}' is no time, so the run has no place in a trend",
+            f"{reader.id}: '{text}' is not a time, so the run has no place in a trend",
             "leave out this run",
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -97,7 +97,7 @@ class Windows:
                     if not last:
                         return None
                     raise ClusterError(
-                        "the cluster did not answer for a part of the window, again and again",
+                        "the cluster did not answer for a part of the window, repeatedly",
                         "see events.jsonl",
                     )
                 with session.stop.held():

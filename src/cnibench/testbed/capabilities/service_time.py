@@ -15,4 +15,4 @@ class ServiceTime(Capability):
 
     @abc.abstractmethod
     def service_seconds(self, profile: Profile) -> float:
-        """About what a Service beside the measured one takes in a cell, for each endpoint, in s."""
+        """About what a further Service takes in a cell, for each endpoint, in s."""
