@@ -10,8 +10,7 @@ from cnibench.rundir.schema import Manifest
 
 NOTE = (
     "windows in the lab: all blocks have the same deployment of each profile, so p values and"
-    " intervals do not contain by how much deployments differ (with slices,"
-    " each block deploys its profiles again)"
+    " intervals do not contain by how much deployments differ (slices deploy for each block)"
 )
 
 
