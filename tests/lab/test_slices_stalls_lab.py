@@ -189,9 +189,11 @@ def test_a_server_whose_cgroup_is_frozen(generators: dict[str, Generator]) -> No
     assert marks(driven, "two")[5:10] == [True] * 5
 
 
-def test_slices_that_a_cpu_quota_holds_back(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_slices_that_a_cpu_quota_holds_back(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
     cpu = max(os.sched_getaffinity(0))
-    s = context(make_stand("veth-baseline"), "tcp-rr", tmp_path, placement="inter", cpu=cpu)
+    s = context(make_deployment("veth-baseline"), "tcp-rr", tmp_path, placement="inter", cpu=cpu)
     s = replace(s, cell=msgspec.structs.replace(s.cell, priority="normal"))
     with with_quota() as hold, Generator(s, load_of(s)) as generator:
 

@@ -1,4 +1,4 @@
-"""When is a sample disturbed? What was seen to stand still while it was measured, and the
+"""When is a sample disturbed? What was seen to stop while it was measured, and the
 thresholds (docs/disturbances.md).
 """
 
