@@ -294,9 +294,9 @@ def _chained(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda a, b, c: [a, c], "line 2: a line before it is lost, changed or doubled"),
-        (lambda a, b, c: [a, b, b], "line 3: a line before it is lost, changed or doubled"),
-        (lambda a, b, c: [b, c], "line 1: a line before it is lost, changed or doubled"),
+        (lambda a, b, c: [a, c], "line 2: a line before it is lost, changed or duplicated"),
+        (lambda a, b, c: [a, b, b], "line 3: a line before it is lost, changed or duplicated"),
+        (lambda a, b, c: [b, c], "line 1: a line before it is lost, changed or duplicated"),
         (lambda a, b, c: [{**a, "outcome": 4}, b], "line 2: a line before it is lost, changed"),
         (lambda a, b, c: [{**a, "schema": 7}], "schema 7, this version knows 1"),
         (lambda a, b, c: [{**a, "look": "x"}], "line 1: Expected `int`"),

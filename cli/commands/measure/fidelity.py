@@ -86,9 +86,9 @@ def command(
     """Compare the model of a CNI in the lab with its real agent, and certify it.
 
     Runs the agent on the lab's two nodes against a real API server that has these nodes and their
-    Pods. Compares what it makes with what the model of the profile makes: devices, routes, rules,
-    neighbours, sysctls, packet filters and sets, eBPF programs, offloads, and the rules that a
-    packet meets. Then measures the rate of both, alternating in slices.
+    Pods. Compares what it creates with what the model of the profile creates: devices, routes,
+    rules, neighbours, sysctls, packet filters and sets, eBPF programs, offloads, and the rules that
+    a packet meets. Then measures the rate of both, alternating in slices.
 
     The result is a certificate for this kernel, this agent and this state of the model. Reports
     name it wherever they show figures of the model. Everything else is removed at the end, apart

@@ -205,15 +205,15 @@ _SECTIONS = {
     "--congestion-control",
     metavar="NAME",
     help=(
-        "Of TCP connections, read back from them.  [default: cubic in the lab, elsewhere the Pods'"
-        " own]"
+        "TCP congestion control, read back from the connections.  [default: cubic in the lab,"
+        " elsewhere the Pods' own]"
     ),
 )
 @click.option(
     "--priority",
     type=click.Choice(["real-time", "normal"]),
     help=(
-        "Of clients, servers and cnibench while they measure.  [default: real-time in slices,"
+        "Scheduling priority of clients, servers and cnibench.  [default: real-time in slices,"
         " normal in windows]"
     ),
 )

@@ -60,10 +60,7 @@ if TYPE_CHECKING:
     help="Decide with all runs of the earlier looks in FILE, and add this one.",
 )
 @click.option(
-    "--plan",
-    "planning",
-    is_flag=True,
-    help="Say how many blocks and runs a candidate needs, and decide nothing.",
+    "--plan", "planning", is_flag=True, help="Only show how many blocks and runs a candidate needs."
 )
 @click.option(
     "--power",
@@ -120,11 +117,11 @@ def command(
 
     Repeating an undecided gate until it passes lets more bad candidates pass. With --history, each
     look at a candidate uses all of its blocks so far, and a candidate that is worse than the
-    threshold passes with a probability of at most 2.5 %, however many looks there are. None passes
-    before the history knows how much runs differ: from three runs of one candidate, or two runs of
-    two. One command may name several runs of both sides (R1:base,R2:base R1:cand,R2:cand). A
-    history is of one base, machine and threshold; a candidate with another profile, setting or
-    installation starts over in it.
+    threshold passes with a probability of at most 2.5 %, however many looks there are. No candidate
+    passes until the history shows how much runs differ, which takes three runs of one candidate, or
+    two runs of two. One command may name several runs of both sides (R1:base,R2:base
+    R1:cand,R2:cand). A history covers one base, machine and threshold; a candidate with another
+    profile, setting or installation starts over in it.
 
     --plan needs no candidate: it takes the noise from BASE (and CANDIDATE, if named).
 

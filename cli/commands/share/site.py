@@ -47,7 +47,7 @@ def command(
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'; without one, the site
     shows the last run. Several runs are pooled where they are comparable, and shown over time. Open
-    DIR/index.html; nothing is ever loaded from a network.
+    DIR/index.html; the pages load nothing from a network.
     """
     from cnibench.reports.site.build import build
 

@@ -161,7 +161,7 @@ def _look(path: Path, number: int, line: bytes, before: str) -> Look:
         )
     if look.before != before:
         raise InputError(
-            f"{path}, line {number}: a line before it is lost, changed or doubled: it follows"
+            f"{path}, line {number}: a line before it is lost, changed or duplicated: it follows"
             f" {_short(look.before)}, the line before it is {_short(before)}",
             _REMEDY,
         )
