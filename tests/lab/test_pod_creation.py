@@ -88,5 +88,5 @@ def test_pods_that_cannot_be_made_are_removed(
 def test_pods_that_are_the_node_cannot_be_made(
     make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnsupportedError, match="are the node"):
+    with pytest.raises(UnsupportedError, match="use the node's network"):
         create(make_deployment("host"), tmp_path)

@@ -317,7 +317,7 @@ def test_archives(tmp_path: Path) -> None:
 
 def test_a_profile_of_the_lab_alone_says_so(access: Access) -> None:
     lab_only: Profile = builtin()["flannel-off"]
-    with pytest.raises(UsageError, match="does not say how it is installed"):
+    with pytest.raises(UsageError, match="does not say how to install it"):
         manifests.render(access, lab_only, {}, VARIABLES)
 
 

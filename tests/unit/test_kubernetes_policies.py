@@ -210,7 +210,7 @@ def cell(workload: str = "tcp-rr", path: str = "pod", **params: Any) -> Cell:
             cell(**{"policy.api": "cni", "policy.entries": 1}),
             "no policy objects of its own",
         ),
-        ("host", cell("pods"), "are the node itself"),
+        ("host", cell("pods"), "use the node's network"),
         ("flannel", cell("pods"), ""),
     ],
 )

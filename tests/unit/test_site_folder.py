@@ -263,5 +263,5 @@ def test_a_page_that_the_user_removed_is_written_again(tmp_path: Path) -> None:
     (out / "deep/b").unlink()
     assert folder.place(pages, out, []) == folder.Placed([], [], 2)
     assert (out / "deep/b").read_text() == "b"
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="not a folder"):
         folder.check(out / "a")
