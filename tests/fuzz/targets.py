@@ -96,7 +96,7 @@ def _iperf3_all(text: str) -> list[Any]:
         if name in ("iperf3-tcp", "iperf3-udp", "tcp-stream-series"):
             try:
                 found.append(
-                    module.findings(_situation({"client.stdout": text}, module.params({})))
+                    module.measurements(_sample_context({"client.stdout": text}, module.params({})))
                 )
             except MeasureError as error:
                 found.append(error.message)
@@ -115,7 +115,7 @@ class _Raw:
         )
 
 
-def _situation(files: Mapping[str, str], params: Mapping[str, Any]) -> Any:
+def _sample_context(files: Mapping[str, str], params: Mapping[str, Any]) -> Any:
     return SimpleNamespace(raw=_Raw(files), duration=1.0, cell=SimpleNamespace(params=params))
 
 
