@@ -157,7 +157,7 @@ def test_a_run_does_not_go_on_with_another_cni(folder: Path) -> None:
     recorded = RunReader(folder).installed
     assert recorded == {"veth": {"image x:v1": "1"}}
 
-    another, said = Anew(Options()), r"began with: installed, veth, image x:v1: 1 against 2"
+    another, said = Anew(Options()), r"started with: installed, veth, image x:v1: 1 against 2"
     another.digests = ("1", "2")
     other = folder.with_name("other")
     with (
