@@ -41,7 +41,7 @@ _LISTED = (
 
 
 class SshLab(BareMachines, CellLimits, Consent, Outages):
-    """Each machine has one node of every stand: a namespace with a macvlan device on the NIC."""
+    """Each machine has a node of each deployment: a namespace with a macvlan device on its NIC."""
 
     kind: ClassVar[str] = "ssh-lab"
     takes: ClassVar[frozenset[str]] = frozenset({"allow_node_changes"})

@@ -83,7 +83,9 @@ def test_cilium_in_kube_proxys_place(make_deployment: MakeDeployment) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_its_entry_a_service_leads_nowhere(make_deployment: MakeDeployment, mode: str) -> None:
+def test_without_its_entry_a_service_leads_nowhere(
+    make_deployment: MakeDeployment, mode: str
+) -> None:
     deployment = made(make_deployment, mode)
     client, server = deployment.pair("inter")
     service = deployment._paths.of(cell(deployment), server)[0]

@@ -56,8 +56,8 @@ def test_its_kind_of_cluster_knows_the_machines() -> None:
         (Options(ip=(6,)), "IPv4 alone"),
         (Options(wire_offload="all"), "this one is real"),
         (Options(wire_rate=1e9), "this one is real"),
-        (Options(cluster=ClusterOptions(allow_install=True)), "does not take --allow-install"),
-        (Options(keep=True), "does not take --keep"),
+        (Options(cluster=ClusterOptions(allow_install=True)), "does not accept --allow-install"),
+        (Options(keep=True), "does not accept --keep"),
     ],
 )
 def test_options_that_it_cannot_have(options: Options, said: str) -> None:
@@ -157,11 +157,11 @@ def test_what_joins_the_machines(
     assert requirements.wire(drivers, kinds) == wire
 
 
-def test_mac_addresses_differ_between_runs_stands_nodes_and_references() -> None:
+def test_mac_addresses_differ_between_runs_deployments_nodes_and_references() -> None:
     found = [
-        Nic("eth0", run).mac(stand, node, reference)
+        Nic("eth0", run).mac(number, node, reference)
         for run in ("000001", "a1b2c3")
-        for stand in (1, 2, 127)
+        for number in (1, 2, 127)
         for node in (0, 1)
         for reference in (False, True)
     ]

@@ -34,10 +34,10 @@ class Nic:
     device: str
     run: str
 
-    def mac(self, stand: int, node: int, reference: bool) -> str:
-        """That of a node of a stand on the wire. Locally administered."""
+    def mac(self, number: int, node: int, reference: bool) -> str:
+        """That of a node of a deployment on the wire. Locally administered."""
         one, two, three = (self.run[at : at + 2] for at in (0, 2, 4))
-        return f"02:{one}:{two}:{three}:{stand & 0x7F | reference << 7:02x}:{node + 1:02x}"
+        return f"02:{one}:{two}:{three}:{number & 0x7F | reference << 7:02x}:{node + 1:02x}"
 
 
 @contextmanager
@@ -51,11 +51,11 @@ def machine() -> Iterator[None]:
         os.close(fd)
 
 
-def join(own: LabNode, other: LabNode, nic: Nic, stand: int, reference: bool, mtu: int) -> None:
+def join(own: LabNode, other: LabNode, nic: Nic, number: int, reference: bool, mtu: int) -> None:
     """``own`` gets its device on the NIC. ``other``, whose real half is on the other machine, gets
     one of the same name that leads nowhere. Raises ClusterError.
     """
-    macs = {node.number: nic.mac(stand, node.number, reference) for node in (own, other)}
+    macs = {node.number: nic.mac(number, node.number, reference) for node in (own, other)}
     _macvlan(own, nic, macs[own.number], mtu)
     links.veth(
         other.ns, other.wire, other.ns, "nowhere", mtu=mtu, mac=macs[other.number], txqueuelen=1000

@@ -42,7 +42,7 @@ class Sides:
         self._watched: Watched | None = None
 
     def begin(self, own: int, device: str, run: str, options: dict[str, Any]) -> dict[str, Any]:
-        """What is the same for all stands of a run."""
+        """What is the same for all deployments of a run."""
         self._own, self._nic = own, Nic(device, run)
         self._options = Options(
             mtu=options["mtu"],
@@ -70,11 +70,11 @@ class Sides:
             problems = [_not_between(given, "would change the offloads of the machines' NICs")]
         return {"problems": [_told(one) for one in problems]}
 
-    def make(self, label: str, profile: dict[str, Any], stand: int) -> dict[str, Any]:
-        """A stand, in place of an earlier one of that label."""
+    def make(self, label: str, profile: dict[str, Any], number: int) -> dict[str, Any]:
+        """A deployment, in place of an earlier one of that label."""
         self.remove(label)
         side = Side(
-            label, Profile.model_validate(profile), self._options, stand, self._nic, self._own
+            label, Profile.model_validate(profile), self._options, number, self._nic, self._own
         )
         self._sides[label] = side
         return {
@@ -103,7 +103,7 @@ class Sides:
         return {"died": self._sides[label].alive()}
 
     def compare(self, label: str) -> dict[str, Any]:
-        """What the kernel has of it, against the same stand made once more."""
+        """What the kernel has of it, against the same deployment made once more."""
         return {"found": [msgspec.to_builtins(one) for one in self._sides[label].verify()]}
 
     def inside(self, label: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One machine's half of a stand."""
+"""One machine's half of a deployment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Proof by observation that a stand between two machines is what its profile claims: the checks of
-the lab (clusters/lab/attestation), with a program on either machine.
+"""Proof by observation that a deployment between two machines is what its profile claims: the
+checks of the lab (clusters/lab/attestation), with a program on either machine.
 
-Each machine's kernel is compared with the same half of the stand, made there once more.
+Each machine's kernel is compared with the same half of the deployment, made there once more.
 """
 
 from __future__ import annotations

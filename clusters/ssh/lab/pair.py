@@ -1,4 +1,4 @@
-"""A stand of the lab between two machines, of which each has one half: its Pods and its life."""
+"""A deployment of the lab between two machines, each with one half: its Pods and its life."""
 
 from __future__ import annotations
 

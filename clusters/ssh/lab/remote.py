@@ -13,7 +13,7 @@ from cnibench.errors import ClusterError
 from cnibench.model.profile import Profile
 from cnibench.system import carried
 
-_ASK = 120.0  # s: a stand is made
+_ASK = 120.0  # s: a deployment is made
 # Runs the module that its argument names, of the folders that clusters/lab/remote/boot.py found.
 _MAIN = (
     "import os, runpy, sys; sys.path[:0] = os.environ['CNIBENCH_PATHS'].split(os.pathsep);"
@@ -86,12 +86,12 @@ class Remote:
         return found
 
     def make(self, label: str, profile: Profile, number: int) -> dict[str, Any]:
-        """A stand's half."""
-        return self.ask("make", label=label, profile=_plain(profile), stand=number)
+        """Its half of a deployment."""
+        return self.ask("make", label=label, profile=_plain(profile), number=number)
 
     def converse(self, main: str, archive: bytes) -> ProgramConversation:
-        """A program of cnibench's there, one for all stands: what is driven in turns is driven by
-        one.
+        """A program of cnibench's there, one for all deployments: what is driven in turns is driven
+        by one.
         """
         known = self._others.get(main)
         if known is None or known.ended:

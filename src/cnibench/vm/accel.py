@@ -68,7 +68,7 @@ def _steady(cpuinfo: str) -> bool:
 
 
 def _khz(cpuinfo: str) -> int:
-    """Of the TSC, 0 where that is not told: "cpu MHz" is it in virtual machines only."""
+    """Of the TSC, 0 where it is unknown: "cpu MHz" is it in virtual machines only."""
     speed = re.search(r"^cpu MHz\s*:\s*(\d+\.\d+)$", cpuinfo, re.MULTILINE)
     virtual = re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.MULTILINE)
     return round(float(speed[1]) * 1e3) if speed and virtual else 0
