@@ -94,6 +94,31 @@ def test_value_in_the_units_of_the_study(
     assert found.figures[0].published == 11.1e9
 
 
+# What is published of whom, and with whom it is published together: real profiles without a policy.
+MANY = (
+    *("flannel", "cilium", "kube-router", "weave", "calico-np-xsub", "calico-np-vxlan"),
+    *("veth-baseline", "bridge-static", "flannel-host-gw", "macvlan"),
+)
+
+
+@pytest.mark.parametrize(("others", "expected"), [(0, "does-not-hold"), (8, "inconclusive")])
+@pytest.mark.parametrize("kind", ["ratio", "range"])
+def test_one_of_many_contradicts_at_its_share_of_the_level(
+    empty_analysis: Analysis, kind: str, others: int, expected: str
+) -> None:
+    """Eight blocks give an interval at 5 %, and none at a tenth of it."""
+    first, odd, *rest = MANY
+    names = [odd, *rest[:others]]
+    rows = [result(name, values(10, 8, seed=seed)) for seed, name in enumerate(rest[:others])]
+    rows += [result(odd, values(8, 8, seed=91)), result(first, values(12, 8, seed=92))]
+    claims = {
+        "ratio": claim(kind="ratio", higher=[first], lower=names, ratio=1.2),
+        "range": claim(kind="range", profiles=names, between=[9, 11], unit="bit/s"),
+    }
+    found = verdict(claims[kind], empty_analysis, *rows)
+    assert found.verdict == expected, found.reason
+
+
 def test_ranking(empty_analysis: Analysis) -> None:
     one = claim(
         kind="ranking",

@@ -4,9 +4,9 @@ place.
 Profiles are compared by the log ratios of the same blocks, with the test and the interval of
 stats/. A claim about several pairs holds when every pair agrees, each at the full level:
 rejecting all of them is one decision (intersection-union test, R. L. Berger, Technometrics 24,
-1982). It fails when any pair contradicts it, and as that may be any of k, each is tested at level /
-k. A difference that is not found refutes nothing by itself: only an interval that leaves no room
-for one as large as ``within`` does.
+1982). It fails when any pair contradicts it, and as that may be any of k, each contradicts it by
+its test and its interval at level / k. A difference that is not found refutes nothing by itself:
+only an interval that leaves no room for one as large as ``within`` does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from cnibench.stats.inference import median_interval, signed_rank
 from cnibench.stats.power import least_blocks
 
 Vote = tuple[str, str]  # (agrees | contradicts | open, why)
+_Ends = tuple[float | None, float | None]  # of an interval
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,13 @@ def _pairs(
     claim: Claim,
     place: Place,
     pairs: Sequence[tuple[str, str]],
-    vote: Callable[[Estimate, float], str],
+    vote: Callable[[Estimate, Estimate, float], str],
     level: float,
 ) -> Vote:
-    """Every pair of profiles put to the same question."""
+    """Every pair of profiles put to the same question: ``vote`` gets the estimate at ``level``,
+    with which one agrees, the one at level / k, with which one contradicts, and that level.
+    """
+    strict = level / len(pairs)
     agree: list[tuple[str, int]] = []
     against: list[tuple[str, int]] = []
     undecided: list[tuple[str, int]] = []
@@ -107,8 +111,9 @@ def _pairs(
         if a not in place.series or b not in place.series:
             missing.append((a, b))
             continue
-        found = estimate(place.series[a], place.series[b], level, counted(claim))
-        said = vote(found, level / len(pairs)) if found else "open"
+        one, other, exact = place.series[a], place.series[b], counted(claim)
+        found, wider = (estimate(one, other, each, exact) for each in (level, strict))
+        said = vote(found, wider, strict) if found and wider else "open"
         text = f"{a} / {b} = {found.words()}" if found else f"{a} and {b} share no block"
         (agree if said == "agrees" else against if said == "contradicts" else undecided).append(
             (text, found.n if found else 0)
@@ -145,19 +150,19 @@ def _several(texts: Iterable[str]) -> str:
     return "; ".join(found[:4]) + (f"; and {len(found) - 4} more" if len(found) > 4 else "")
 
 
-def _above(claim: Claim, level: float) -> Callable[[Estimate, float], str]:
+def _above(claim: Claim, level: float) -> Callable[[Estimate, Estimate, float], str]:
     margin = math.log1p(claim.within)
 
-    def vote(found: Estimate, strict: float) -> str:
+    def vote(found: Estimate, wider: Estimate, strict: float) -> str:
         if found.p <= level and found.centre > 0:
             return "agrees"
-        if found.p <= strict and found.centre < 0:
+        if wider.p <= strict and wider.centre < 0:
             return "contradicts"
         if (
-            found.low is not None
-            and found.high is not None
-            and -margin < found.low
-            and found.high < margin
+            wider.low is not None
+            and wider.high is not None
+            and -margin < wider.low
+            and wider.high < margin
         ):
             return "contradicts"  # no difference that would matter is left
         return "open"
@@ -165,17 +170,12 @@ def _above(claim: Claim, level: float) -> Callable[[Estimate, float], str]:
     return vote
 
 
-def _within(expected: float, within: float) -> Callable[[Estimate, float], str]:
+def _within(expected: float, within: float) -> Callable[[Estimate, Estimate, float], str]:
     middle, margin = math.log(expected), math.log1p(within) + 1e-9
 
-    def vote(found: Estimate, strict: float) -> str:
-        if found.low is None or found.high is None:
-            return "open"
-        if middle - margin <= found.low and found.high <= middle + margin:
-            return "agrees"
-        return (
-            "contradicts" if found.high < middle - margin or found.low > middle + margin else "open"
-        )
+    def vote(found: Estimate, wider: Estimate, strict: float) -> str:
+        ends = (middle - margin, middle + margin)
+        return _inside((found.low, found.high), (wider.low, wider.high), ends)
 
     return vote
 
@@ -216,11 +216,13 @@ def _equality(claim: Claim, place: Place, level: float) -> Vote:
 def _each(
     names: Sequence[str],
     place: Place,
-    vote: Callable[[str, float, float | None, float | None], str],
+    bounds: Callable[[str], tuple[float, float]],
     claim: Claim,
     level: float,
 ) -> Vote:
-    """Every profile's median with its interval put to the same question."""
+    """Is every profile's median with its interval within the ``bounds`` for it? One of k is outside
+    when its interval at level / k is.
+    """
     agree: list[str] = []
     against: list[str] = []
     undecided: list[str] = []
@@ -228,7 +230,9 @@ def _each(
         if name not in place.series:
             continue
         middle, low, high, n = interval(place.series[name], level, counted(claim))
-        said = vote(name, middle, low, high)
+        strict = level / len(names)
+        _, least, most, _ = interval(place.series[name], strict, counted(claim))
+        said = _inside((low, high), (least, most), bounds(name))
         text = f"{name}: {middle:.4g}" + (
             f" ({low:.4g} to {high:.4g})" if low is not None and high is not None else f" (n={n})"
         )
@@ -262,22 +266,15 @@ def interval(
 
 
 def _value(claim: Claim, place: Place, level: float) -> Vote:
-    def vote(name: str, middle: float, low: float | None, high: float | None) -> str:
+    def bounds(name: str) -> tuple[float, float]:
         expected = base(claim.published[name], claim.unit)
-        least, most = expected * (1 - claim.within), expected * (1 + claim.within)
-        return _inside(low, high, least, most)
+        return expected * (1 - claim.within), expected * (1 + claim.within)
 
-    return _each(list(claim.published), place, vote, claim, level)
+    return _each(list(claim.published), place, bounds, claim, level)
 
 
 def _absence(claim: Claim, place: Place, level: float) -> Vote:
-    return _each(
-        claim.profiles,
-        place,
-        lambda name, middle, low, high: _inside(low, high, -math.inf, claim.at_most),
-        claim,
-        level,
-    )
+    return _each(claim.profiles, place, lambda name: (-math.inf, claim.at_most), claim, level)
 
 
 def _share(claim: Claim, place: Place, level: float) -> Vote:
@@ -292,22 +289,19 @@ def _range(claim: Claim, place: Place, level: float) -> Vote:
 
 
 def _all_between(claim: Claim, place: Place, level: float, least: float, most: float) -> Vote:
-    return _each(
-        claim.profiles,
-        place,
-        lambda name, middle, low, high: _inside(low, high, least, most),
-        claim,
-        level,
-    )
+    return _each(claim.profiles, place, lambda name: (least, most), claim, level)
 
 
-def _inside(low: float | None, high: float | None, least: float, most: float) -> str:
-    if low is None or high is None:
-        return "open"
+def _inside(found: _Ends, wider: _Ends, bounds: tuple[float, float]) -> str:
+    least, most = bounds
     slack = 1e-9 * max(1.0, abs(most) if math.isfinite(most) else 1.0)
-    if least - slack <= low and high <= most + slack:
+    low, high = found
+    if low is not None and high is not None and least - slack <= low and high <= most + slack:
         return "agrees"
-    return "contradicts" if high < least - slack or low > most + slack else "open"
+    low, high = wider
+    if low is not None and high is not None and (high < least - slack or low > most + slack):
+        return "contradicts"
+    return "open"
 
 
 def _trend(claim: Claim, place: Place, level: float) -> Vote:
