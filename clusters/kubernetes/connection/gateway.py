@@ -26,8 +26,6 @@ from cnibench.system.process import Done
 
 _log = logging.getLogger(__name__)
 PLAIN = {"LANG": "C", "LC_ALL": "C"}
-_START = 30.0  # s
-_TRIES = 3
 # s; the other end gives up when some of them are missing: a connection that breaks does not always
 # end its input
 _PING = 7.0
@@ -59,14 +57,14 @@ class Gateway:
         if self._stream is not None:
             return
         for attempt in range(
-            _TRIES
+            self.there.tries
         ):  # a Pod that is Ready may refuse its first exec while the node is busy
             try:
                 return self._open()
             except DeniedError:
                 raise
             except ClusterError:
-                if attempt == _TRIES - 1:
+                if attempt == self.there.tries - 1:
                     raise
                 time.sleep(0.3 * (attempt + 1))
 
@@ -84,8 +82,8 @@ class Gateway:
             stream.write(f"{len(source):08d}".encode() + source)
         except BrokenPipeError:
             pass  # it has ended, and says why
-        if not ready.first.wait(_START * patience()) or ready.error:
-            said = ready.error or f"no answer within {_START:.0f} s"
+        if not ready.first.wait(self.there.start * patience()) or ready.error:
+            said = ready.error or f"no answer within {self.there.start:.0f} s"
             self.close()
             raise ClusterError(
                 f"no command can be run in {self.what}: {said}", self.there.no_command

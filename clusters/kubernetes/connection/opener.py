@@ -55,13 +55,16 @@ class Opener(Protocol):
 @dataclass(frozen=True)
 class There:
     """The other end: its interpreter, and remedies: where nothing can be run, where a program is
-    not there, where the connection is gone.
+    not there, where the connection is gone. ``start`` is how many seconds it has to begin,
+    ``tries`` how often that is tried.
     """
 
     python: str
     no_command: str
     no_program: str
     lost: str
+    start: float = 30.0
+    tries: int = 3
 
 
 POD = There(

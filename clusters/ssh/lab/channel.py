@@ -78,6 +78,8 @@ def there(python: str) -> There:
         "see what the machine says: ssh to it, and run python3 there",
         "install it on the machine",
         "is the machine still there? What was made on it for the run is gone; start it again",
+        start=120.0,  # cnibench is sent there, unpacked and imported
+        tries=1,
     )
 
 
