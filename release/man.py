@@ -10,6 +10,7 @@ macros are those of man(7).
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -124,11 +125,15 @@ def main(folder: Path) -> None:
     from cnibench.cli.main import group
 
     folder.mkdir(parents=True, exist_ok=True)
+    made = {**pages(group, "cnibench", __version__), "kubectl-cnibench.1": ".so man1/cnibench.1\n"}
+    # Another build of this checkout may be reading them: a page is there and whole at any time.
+    for name, page in made.items():
+        part = folder / f".{name}.{os.getpid()}"
+        part.write_text(page, encoding="utf-8")
+        part.replace(folder / name)
     for old in folder.glob("*.1"):
-        old.unlink()
-    for name, page in pages(group, "cnibench", __version__).items():
-        (folder / name).write_text(page, encoding="utf-8")
-    (folder / "kubectl-cnibench.1").write_text(".so man1/cnibench.1\n", encoding="utf-8")
+        if old.name not in made:
+            old.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

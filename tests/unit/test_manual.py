@@ -93,3 +93,12 @@ runpy.run_path({str(SCRIPT)!r}, run_name="__main__")
     made = {path.name for path in tmp_path.iterdir()}
     assert {"cnibench.1", "cnibench-run.1", "kubectl-cnibench.1"} <= made
     assert "cnibench-gone.1" not in made
+
+
+def test_builds_at_the_same_time_leave_every_page_whole(tmp_path: Path) -> None:
+    """As tox's environments make them in one checkout, side by side."""
+    (tmp_path / "cnibench-gone.1").write_text("of a command that is gone")
+    builds = [subprocess.Popen([sys.executable, SCRIPT, tmp_path]) for _ in range(4)]
+    assert [one.wait(60) for one in builds] == [0] * len(builds)
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {f"{name}.1" for name, _ in commands(group, "cnibench")} | {"kubectl-cnibench.1"}
