@@ -29,13 +29,8 @@ class Sabotage:
     found: str
 
 
+FLUSHED = "a chain is flushed"
 SABOTAGES = {
-    "a chain is flushed": Sabotage(
-        "a",
-        "iptables-save >/tmp/saved; iptables -F KUBE-FORWARD",
-        "iptables-restore </tmp/saved",
-        "KUBE-FORWARD",
-    ),
     "a rule is put before others": Sabotage(
         "b",
         "iptables -t mangle -I FORWARD -p tcp --dport 9 -j ACCEPT",
@@ -90,6 +85,13 @@ SABOTAGES = {
         "ip neigh add 198.51.100.7 lladdr 02:00:00:00:00:07 dev DEV nud permanent",
         "ip neigh del 198.51.100.7 dev DEV",
         "neighbours: neighbour",
+    ),
+    # The last one: kube-proxy writes its chains again 30 s after it last did.
+    FLUSHED: Sabotage(
+        "a",
+        "iptables-save >/tmp/saved; iptables -F KUBE-FORWARD",
+        "iptables-restore </tmp/saved",
+        "KUBE-FORWARD",
     ),
 }
 
