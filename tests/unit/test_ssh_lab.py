@@ -4,6 +4,7 @@ its options make of two machines.
 
 from __future__ import annotations
 
+import inspect
 import io
 import platform
 import sys
@@ -15,6 +16,7 @@ import pytest
 from cnibench.cli.options.cluster import between_machines
 from cnibench.clusters.lab.builders.base import builders
 from cnibench.clusters.lab.namespaces.nic_wire import Nic
+from cnibench.clusters.lab.remote.program import Sides
 from cnibench.clusters.ssh import restoring
 from cnibench.clusters.ssh.inspection import Seen, seen
 from cnibench.clusters.ssh.lab import payload, requirements
@@ -187,3 +189,11 @@ def test_a_listing_is_asked_for_again_while_something_goes() -> None:
     loaded = restoring.compared(before, lambda: [*before, "module macvlan"], 0.0)
     assert loaded.same
     assert "macvlan" in loaded.words()
+
+
+def test_no_request_has_an_argument_that_a_conversation_has_itself() -> None:
+    """``number`` is that of the request: an argument of that name would be lost."""
+    requests = inspect.getmembers(Sides, inspect.isfunction)
+    taken = {name: set(inspect.signature(one).parameters) for name, one in requests}
+    assert "make" in taken
+    assert not [name for name, given in taken.items() if given & {"number", "do"}]

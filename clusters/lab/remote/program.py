@@ -70,12 +70,11 @@ class Sides:
             problems = [_not_between(given, "would change the offloads of the machines' NICs")]
         return {"problems": [_told(one) for one in problems]}
 
-    def make(self, label: str, profile: dict[str, Any], number: int) -> dict[str, Any]:
+    def make(self, label: str, profile: dict[str, Any], deployment: int) -> dict[str, Any]:
         """A deployment, in place of an earlier one of that label."""
         self.remove(label)
-        side = Side(
-            label, Profile.model_validate(profile), self._options, number, self._nic, self._own
-        )
+        given = Profile.model_validate(profile)
+        side = Side(label, given, self._options, deployment, self._nic, self._own)
         self._sides[label] = side
         return {
             "proxy": side.proxy,

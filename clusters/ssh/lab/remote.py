@@ -87,7 +87,7 @@ class Remote:
 
     def make(self, label: str, profile: Profile, number: int) -> dict[str, Any]:
         """Its half of a deployment."""
-        return self.ask("make", label=label, profile=_plain(profile), number=number)
+        return self.ask("make", label=label, profile=_plain(profile), deployment=number)
 
     def converse(self, main: str, archive: bytes) -> ProgramConversation:
         """A program of cnibench's there, one for all deployments: what is driven in turns is driven
