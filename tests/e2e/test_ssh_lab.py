@@ -77,7 +77,8 @@ def test_ended_in_the_middle(number: signal.Signals, machines: Machines, tmp_pat
             cwd=tmp_path,
         )
     try:
-        until(lambda: "netperf" in machines.on(0, OURS), LIMIT)
+        until(lambda: run.poll() is not None or "netperf" in machines.on(0, OURS), LIMIT)
+        assert run.poll() is None, (tmp_path / "log").read_text()
         assert "netserver" in machines.on(1, OURS)
         doctor = ("doctor", "--cluster", machines.cluster, "--lab", "--cni", "flannel", "--json")
         refused = cnibench(*doctor, cwd=tmp_path, status=3)
