@@ -197,6 +197,24 @@ def test_where_nothing_bounds_it_no_program_has_it(
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
+@pytest.mark.parametrize(
+    ("runtime", "period", "said"),
+    [
+        (950_000, 1_000_000, ""),
+        (999_999, 1_000_000, ""),
+        (0, 1_000_000, ""),  # none may have it: the kernel refuses it by itself
+        (-1, 1_000_000, "is -1: the machine could hang"),
+        (1_000_000, 1_000_000, "is 1000000 of 1000000: the machine could hang"),
+        (950_000, 500_000, "is 950000 of 500000: the machine could hang"),
+    ],
+)
+def test_a_share_of_each_period_has_to_be_left_for_others(
+    runtime: int, period: int, said: str
+) -> None:
+    found = priority.unbounded(runtime, period)
+    assert found == (said and f"real-time priority was refused (kernel.sched_rt_runtime_us {said})")
+
+
 def test_where_what_bounds_it_cannot_be_read_no_program_has_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from cnibench.model.coordinates import UNREAD
 CLIENT, SERVER, HARNESS = 1, 2, 3  # priorities of SCHED_RR
 REFUSED = "real-time priority was refused"
 _BOUND = Path("/proc/sys/kernel/sched_rt_runtime_us")
+_PERIOD = Path("/proc/sys/kernel/sched_rt_period_us")
 
 
 def raised(pids: Iterable[int], priority: int) -> str:
@@ -45,13 +46,23 @@ def raised(pids: Iterable[int], priority: int) -> str:
 
 def _unbounded() -> str:
     """Why nothing may have real-time priority here; '' when it may."""
-    try:
-        bound = _BOUND.read_text().strip()
-    except OSError as error:
-        return f"{REFUSED} (kernel.sched_rt_runtime_us: {error.strerror})"
-    if bound != "-1":
+    figures = []
+    for path in (_BOUND, _PERIOD):
+        try:
+            figures.append(int(path.read_text()))
+        except OSError as error:
+            return f"{REFUSED} (kernel.{path.name}: {error.strerror})"
+    return unbounded(*figures)
+
+
+def unbounded(runtime: int, period: int) -> str:
+    """Why real-time programs that may run for ``runtime`` of each ``period`` us are refused; ''
+    when the kernel keeps a share for others. -1: it keeps none, as with the whole period.
+    """
+    if 0 <= runtime < period:
         return ""
-    return f"{REFUSED} (kernel.sched_rt_runtime_us is -1: the machine could hang)"
+    of = f" of {period}" if runtime >= 0 else ""
+    return f"{REFUSED} (kernel.sched_rt_runtime_us is {runtime}{of}: the machine could hang)"
 
 
 def priority_of(pid: int) -> str:
