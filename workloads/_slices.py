@@ -32,6 +32,9 @@ class _OfNetperf(Load):
     def start(self, s: SampleContext) -> Process:
         return self._workload.start(s)
 
+    def data_port(self, s: SampleContext) -> int:
+        return self._workload.data_port(s)
+
 
 class Transactions(_OfNetperf):
     """A netperf test whose client receives each response on one connection."""
@@ -99,6 +102,9 @@ class Stream(Load):
             str(self._message),
         ]
         return _common.start(s, argv)
+
+    def data_port(self, s: SampleContext) -> int:
+        return _iperf3.port(s)
 
     def counter(self, s: SampleContext) -> Counted:
         """The control connection goes to the same port; it sends nothing meanwhile."""

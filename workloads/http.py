@@ -217,6 +217,9 @@ class Requests(Load):
             s, [*_ab.command(s.cell.params, _ab.LEAST), f"http://{_host(s, s.target)}/payload"]
         )
 
+    def data_port(self, s: SampleContext) -> int:
+        return port(s)
+
     def counter(self, s: SampleContext) -> Counted:
         return Counted("opened", (port(s), s.cell.ip))
 

@@ -4,6 +4,7 @@ the machine does not allow namespaces to choose it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import congestion, netlink
+from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import ClusterError, MeasureError
 from cnibench.model.coordinates import UNREAD
 from cnibench.registry import provider
+from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.method import check_congestion_control
 from cnibench.run.windows.sample import measure
 from tests.lab._samples import context
 
@@ -84,6 +88,33 @@ def test_a_connection_with_another_one_is_no_sample(
     deployment = make_deployment("flannel", congestion_control="reno")
     with pytest.raises(MeasureError, match="has the congestion control reno, and cubic was asked"):
         _measured(deployment, tmp_path, "cubic", "tcp-rr")
+
+
+@pytest.mark.parametrize("workload", ["http", "tcp-rr", "iperf3-tcp"])
+def test_in_slices_the_end_of_the_server_counts_as_well(
+    make_deployment: MakeDeployment, tmp_path: Path, workload: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of HTTP is the sender, and what the client has says nothing of it. Its routes name
+    reno, whatever the machine allows its namespace.
+    """
+    monkeypatch.setattr(congestion, "_prefer", lambda ns, algorithm: False)
+    params = {"payload": 1024, "concurrency": 4} if workload == "http" else {}
+    deployment = make_deployment("veth-baseline", congestion_control="cubic")
+    cpu = max(os.sched_getaffinity(0))
+    for found in ("cubic", "cubic,reno"):
+        given = context(deployment, workload, tmp_path / found, cpu=cpu, **params)
+        s = replace(given, congestion_control="cubic")
+        if found != "cubic":
+            pod = s.server
+            assert isinstance(pod, LabPod)
+            congestion.use(pod.ns, "reno")
+        with Generator(s, provider("workloads", workload).load(s.cell)) as generator:
+            assert generator.congestion_control == found
+            if found == "cubic":
+                check_congestion_control(generator)
+                continue
+            with pytest.raises(MeasureError, match=f"{found}, and cubic was asked for"):
+                check_congestion_control(generator)
 
 
 def test_one_that_the_kernel_lacks_is_refused(make_deployment: MakeDeployment) -> None:

@@ -10,6 +10,7 @@ from cnibench.run.checks.cpus import check_pinned
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.lifetime import Lifetime
 from cnibench.run.slices.load import FOR_EVER, Load
+from cnibench.run.slices.readings.accepted import Accepted
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.readings.counters import Sent
 from cnibench.run.slices.running import Running
@@ -45,11 +46,13 @@ class Generator(Running, Lifetime):
     def _start(self) -> None:
         before = descendants(os.getpid())
         self._programs.enter_context(self.load.serve(self.s))
-        self._sent = sent = self._sent_by_client()  # closed, whatever happens
+        # closed, whatever happens
+        self._sent = sent = self._sent_by_client()
+        self._accepted = accepted = self._accepted_by_server()
         with self.load.counted(self.s).entered():
             self._counter = counter = self.load.counter(self.s).made()
         self._client = self.load.start(self.s)
-        self.begun(self._client.pid, counter, sent)
+        self.begun(self._client.pid, counter, sent, accepted)
         ours = descendants(os.getpid()) - before
         clients = sorted(pid for pid in ours if _group(pid) == self._client.pid)
         servers = sorted(ours.difference(clients))
@@ -67,6 +70,13 @@ class Generator(Running, Lifetime):
             return None
         with self.s.client.entered():
             return Sent(self._packets, self.s.cell.ip, self.s.client.interface)
+
+    def _accepted_by_server(self) -> Accepted | None:
+        port = self.load.data_port(self.s)
+        if not port:
+            return None
+        with self.s.server.entered():
+            return Accepted(port, self.s.cell.ip)
 
     def ended(self) -> bool:
         assert self._client is not None

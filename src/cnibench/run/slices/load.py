@@ -42,6 +42,10 @@ class Load(abc.ABC):
         starts.
         """
 
+    @abc.abstractmethod
+    def data_port(self, s: SampleContext) -> int:
+        """As Workload.data_port."""
+
     def counted(self, s: SampleContext) -> Pod:
         """The Pod whose kernel counts."""
         return s.server if self.at_server else s.client

@@ -123,7 +123,7 @@ class Slices:
                             generator = Generator(s, workload.load(cell), packets)
                         running.enter_context(generator)
                         generators[cell.id] = generator
-                    _check(generator)
+                    check_congestion_control(generator)
                 except (Interrupted, FullError, EndedError):
                     raise
                 except CnibenchError as error:
@@ -352,10 +352,8 @@ def _load(cell: Cell) -> Cell:
     return msgspec.structs.replace(cell, window="speed", duration=None, blocks=None, pair=0)
 
 
-def _check(generator: AnyGenerator) -> None:
-    """Raises MeasureError when the congestion control of its connections is not what was asked
-    for.
-    """
+def check_congestion_control(generator: AnyGenerator) -> None:
+    """Raises MeasureError when one end of its connections does not have what was asked for."""
     found, asked = generator.congestion_control, generator.s.congestion_control
     if asked and found and found != asked:
         raise MeasureError(

@@ -33,6 +33,7 @@ MODULES = (
     "run.slices.looks",
     "run.slices.on_node",
     "run.slices.priority",
+    "run.slices.readings.accepted",
     "run.slices.readings.clocks",
     "run.slices.readings.counters",
     "run.slices.readings.machine",

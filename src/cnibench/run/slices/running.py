@@ -16,6 +16,7 @@ from typing import Literal
 from cnibench.errors import LimitError, MeasureError
 from cnibench.run.slices.looks import Programs
 from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
+from cnibench.run.slices.readings.accepted import Accepted
 from cnibench.run.slices.readings.clocks import Clocks, Modes
 from cnibench.run.slices.readings.counters import Counter, Sent
 from cnibench.run.slices.readings.quota import Quota
@@ -24,7 +25,7 @@ _START = 10.0  # s
 _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
 _STOPS = 3.0  # s: a client that is not stopped by then is dying, or its CPU is somebody else's
 _LOOK = 0.0002  # s
-_SEEN = 0.3  # s for a connection to be seen
+_SEEN = 0.3  # s for a connection to be seen at one of its ends
 
 
 @dataclass(frozen=True)
@@ -52,22 +53,31 @@ class Running:
         self.unit = unit
         self.wanted = wanted
         self.priority = ""  # why it has no real-time priority that it should have, '' otherwise
-        self.congestion_control = ""  # of its connections; '': none was seen
+        self.congestion_control = ""  # of its connections' ends; '': none was seen
         self.programs = Programs(())
         self._leader = 0
         self._counter: Counter | None = None
         self._sent: Sent | None = None
+        self._accepted: Accepted | None = None
         self._clocks: list[Clocks] = []
         self.modes = Modes(())
         self.quota: Quota | None = None  # None: none can hold its programs back
         self.cpus: set[int] = set()  # that its programs may use
         self._ran = 0  # ns of CPU time that the client had used when it was paused
 
-    def begun(self, leader: int, counter: Counter, sent: Sent | None = None) -> None:
-        """Waits until the client, whose process group ``leader`` leads, delivers something. Raises
-        MeasureError, LimitError.
+    def begun(
+        self,
+        leader: int,
+        counter: Counter,
+        sent: Sent | None = None,
+        accepted: Accepted | None = None,
+    ) -> None:
+        """Waits until the client, whose process group ``leader`` leads, delivers something. Without
+        ``accepted`` the congestion control is that of the client's end. Raises MeasureError,
+        LimitError.
         """
-        self._leader, self._counter, self._sent = leader, counter, sent
+        self._leader, self._counter = leader, counter
+        self._sent, self._accepted = sent, accepted
         end = time.monotonic() + _START
         while True:
             if self.ended():
@@ -86,10 +96,10 @@ class Running:
             if time.monotonic() > end:
                 raise LimitError(f"nothing was delivered within {_START:.0f} s")
             time.sleep(0.001)
-        end = time.monotonic() + _SEEN
-        while not (algorithm := counter.congestion_control()) and time.monotonic() < end:
-            time.sleep(0.001)  # connections of one transaction each come and go
-        self.congestion_control = algorithm
+        found = {_seen(at) for at in (counter, accepted) if at is not None}
+        self.congestion_control = ",".join(
+            sorted({one for its in found for one in its.split(",") if one})
+        )
 
     def taken(self, clients: Sequence[int], servers: Collection[int]) -> None:
         """Pauses it for the first time. ``servers`` are its processes on this machine. Raises
@@ -157,9 +167,9 @@ class Running:
 
     def close(self) -> None:
         """What was opened to read it; may be called twice."""
-        for counter in (self._counter, self._sent):
-            if counter is not None:
-                counter.close()
+        for reader in (self._counter, self._sent, self._accepted):
+            if reader is not None:
+                reader.close()
         for clock in self._clocks:
             clock.close()
         self.programs.close()
@@ -187,6 +197,16 @@ class Running:
     def _reason(self) -> str:
         """Why the client is not there any more."""
         return "its load generator has ended"
+
+
+def _seen(at: Counter | Accepted) -> str:
+    """The congestion control at one end. Connections of one transaction each come and go: it is
+    asked again for a while.
+    """
+    end = time.monotonic() + _SEEN
+    while not (algorithm := at.congestion_control()) and time.monotonic() < end:
+        time.sleep(0.001)
+    return algorithm
 
 
 def _state(pid: int) -> str:

@@ -16,11 +16,14 @@ from cnibench.errors import MeasureError, UnsupportedError
 ESTABLISHED = 1 << 1
 LISTEN = 1 << 10
 OPEN = ESTABLISHED | 1 << 2 | 1 << 8  # SYN_SENT and CLOSE_WAIT, too: a client's until it closes
+# FIN_WAIT1, CLOSE_WAIT and LAST_ACK, too: a server's until all that it sent has arrived
+ACCEPTED = ESTABLISHED | 1 << 4 | 1 << 8 | 1 << 9
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR, _DONE = 4, 20, 2, 3
 _REQUEST, _DUMP = 0x1, 0x300
 _INFO, _CONGESTION = 2, 4  # INET_DIAG_INFO, INET_DIAG_CONG
 _WANTED = 1 << (_INFO - 1) | 1 << (_CONGESTION - 1)
+_HERE, _PEER = 4, 6  # offsets of the ports in struct inet_diag_msg
 # Offsets in struct tcp_info.
 _UNACKED, _BYTES_ACKED, _BYTES_RECEIVED, _NOTSENT = 24, 120, 128, 144
 _ESTABLISHED = 1  # include/net/tcp_states.h
@@ -45,8 +48,8 @@ class Connection:
 
 class SockDiag:
     """A socket for questions about the TCP sockets of the namespace in which it is made: about
-    connections to one port of the other end, and who listens on it. It works from anywhere
-    afterwards.
+    connections to one port of the other end or of this one, and who listens on it. It works from
+    anywhere afterwards.
     """
 
     def __init__(self, port: int, ip: int) -> None:
@@ -63,16 +66,18 @@ class SockDiag:
         self._sock.settimeout(2.0)
 
     def connections(self, states: int) -> list[Connection]:
-        """All in these states. Raises UnsupportedError, MeasureError."""
-        return [
-            _connection(body)
-            for body in self._listed(states)
-            if struct.unpack_from("!H", body, 6)[0] == self._port
-        ]
+        """All to the port of the other end, in these states. Raises UnsupportedError,
+        MeasureError.
+        """
+        return self._with_port(states, _PEER)
+
+    def accepted(self, states: int) -> list[Connection]:
+        """All to the port here, in these states. Raises UnsupportedError, MeasureError."""
+        return self._with_port(states, _HERE)
 
     def listened(self) -> bool:
         """Does a socket listen on the port here? Raises UnsupportedError, MeasureError."""
-        ports = [struct.unpack_from("!H", body, 4)[0] for body in self._listed(LISTEN)]
+        ports = [struct.unpack_from("!H", body, _HERE)[0] for body in self._listed(LISTEN)]
         return self._port in ports
 
     def connection(self, id: bytes) -> Connection:
@@ -89,6 +94,13 @@ class SockDiag:
     def close(self) -> None:
         """May be called twice."""
         self._sock.close()
+
+    def _with_port(self, states: int, at: int) -> list[Connection]:
+        return [
+            _connection(body)
+            for body in self._listed(states)
+            if struct.unpack_from("!H", body, at)[0] == self._port
+        ]
 
     def _ask(self, flags: int, number: int, states: int, id: bytes) -> None:
         head = struct.pack("=IHHII", 72, _BY_FAMILY, flags, number, 0)
