@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from cnibench.run.slices.engine import drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.load import Load
 from cnibench.run.slices.readings.clocks import descendants
+from cnibench.run.slices.readings.sock_diag import ESTABLISHED, SockDiag
 from cnibench.run.slices.rounds import values
 from tests.lab._samples import context
 
@@ -91,6 +92,30 @@ def test_one_profile_twice_is_alike_and_another_is_not(
         math.exp(same), rel=0.1
     )
     assert 0 < found["one/inter"].cpu < found["other/inter"].cpu
+
+
+def test_several_streams_are_one_load(make_deployment: MakeDeployment, tmp_path: Path) -> None:
+    """What counts is what all of them delivered, and the control connection is none of them."""
+    cpu = max(os.sched_getaffinity(0))
+    s = context(make_deployment("veth-baseline"), "iperf3-tcp", tmp_path, cpu=cpu, streams=4)
+    with Generator(s, load_of(s)) as generator, ExitStack() as opened:
+        with s.server.entered():
+            kernel = opened.enter_context(closing(SockDiag(generator.load.data_port(s), 4)))
+
+        def received() -> dict[bytes, int]:
+            return {one.id: one.received for one in kernel.accepted(ESTABLISHED)}
+
+        before, first = generator.read().count, received()
+        driven = drive({"four": generator}, 20, 0, 1, length=LONGER)
+        counted, last = generator.read().count - before, received()
+    assert driven.failed == {}
+    assert len(driven.slices) == 20
+    moved = {id: last[id] - first[id] for id in last}
+    assert len(moved) == 5
+    assert sum(one > 1 << 20 for one in moved.values()) == 4, moved
+    assert min(moved.values()) == 0
+    assert sum(moved.values()) == pytest.approx(counted, rel=0.01)
+    assert 0 < math.fsum(one.units for one in driven.slices) <= counted
 
 
 def test_only_one_load_runs_at_a_time(make_deployment: MakeDeployment, tmp_path: Path) -> None:
