@@ -5,19 +5,25 @@ turns.
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.registry import provider
+from cnibench.run.checks.stalls import disturbed
 from cnibench.run.slices.cycles import with_cycles
+from cnibench.run.slices.evidence import evidence
 from cnibench.run.slices.generator import Generator
 from tests.lab._cycles import evaluated_again
 from tests.lab._samples import context
+from tests.lab.test_stalls_lab import pids
 
 MakeDeployment = Callable[..., LabDeployment]
 ROUNDS = 75  # 1.5 s for each cell
@@ -54,3 +60,31 @@ def test_each_cell_has_the_cycles_of_its_own_turns(
     of_requests = [one for one in driven.slices if one.cell == "flannel tcp-rr"]
     packets, transactions = sum(s.packets for s in of_requests), sum(s.units for s in of_requests)
     assert 0.9 < packets / transactions < 1.5, "a request each, and few acknowledgements alone"
+
+
+def test_perf_that_is_stopped_marks_the_sample(
+    make_deployment: MakeDeployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the turns 20 to 39, those before the first round included."""
+    s = context(make_deployment("veth-baseline"), "tcp-rr", tmp_path, cpu=0)
+    s = replace(s, cell=msgspec.structs.replace(s.cell, window="cpp"))
+    with Generator(s, provider("workloads", "tcp-rr").load(s.cell), "tcp") as generator:
+        resume, victims, turns = generator.resume, list[int](), itertools.count()
+
+        def counted() -> None:
+            number = next(turns)
+            if number == 20:
+                victims.extend(pids("perf"))
+                for pid in victims:
+                    os.kill(pid, signal.SIGSTOP)
+            if number == 40:
+                for pid in victims:
+                    os.kill(pid, signal.SIGCONT)
+            resume()
+
+        monkeypatch.setattr(generator, "resume", counted)
+        driven = with_cycles(provider("collectors", "perf"), {"one": generator}, ROUNDS, 0, 1)
+    assert victims
+    seen = evidence(driven.slices, driven.wall, driven.share, cpus=1, alone=True)
+    assert "perf was stopped for" in disturbed(seen)
+    assert {stop.what for one in driven.slices for stop in one.stops} == {"perf"}

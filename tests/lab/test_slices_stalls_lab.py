@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ from cnibench.run.slices.engine import Driven, drive
 from cnibench.run.slices.evidence import evidence
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.priority import ahead
+from cnibench.run.slices.readings.clocks import Clocks
 from cnibench.run.slices.rounds import disturbed
 from tests.lab._samples import context
 from tests.lab.test_slices_lab import LONGER, load_of
@@ -187,6 +190,66 @@ def test_a_server_whose_cgroup_is_frozen(generators: dict[str, Generator]) -> No
     assert "netserver was frozen for" in reason(driven, "two")
     assert reason(driven, "one") == ""
     assert marks(driven, "two")[5:10] == [True] * 5
+
+
+def test_a_daemon_of_the_datapath_that_is_stopped(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    deployments = {"one": make_deployment("flannel-udp"), "two": make_deployment("veth-baseline")}
+    daemon = min(deployments["one"].processes().values())
+    with ExitStack() as running:
+        generators = {}
+        for name, deployment in deployments.items():
+            s = context(deployment, "tcp-rr", tmp_path / name, placement="inter", cpu=cpu)
+            generators[name] = running.enter_context(Generator(s, load_of(s)))
+        running.callback(os.kill, daemon, signal.SIGCONT)
+
+        def after(done: int, _: object) -> None:
+            if done == 5:
+                os.kill(daemon, signal.SIGSTOP)
+                time.sleep(0.1)
+            if done == 8:
+                os.kill(daemon, signal.SIGCONT)
+
+        driven = drive(generators, ROUNDS, 0, 1, length=LONGER, after=after)
+        name = Path(f"/proc/{daemon}/comm").read_text().strip()
+    assert driven.failed == {}
+    assert f"{name} was stopped for" in reason(driven, "one")
+    assert marks(driven, "one")[5:8] == [True] * 3
+    assert reason(driven, "two") == ""
+
+
+def test_what_another_program_used_is_in_the_sample(
+    generators: dict[str, Generator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At least half of what it ran in the cell's turns: on a busy machine others run as well, and
+    the kernel's figures have steps of 10 ms.
+    """
+    generator = generators["one"]
+    resume, pause, ran = generator.resume, generator.pause, list[int]()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        clock = Clocks([busy.pid])
+
+        def begin() -> None:
+            resume()
+            ran.append(-clock.read()[0])
+
+        def end() -> None:
+            ran.append(clock.read()[0])
+            pause()
+
+        monkeypatch.setattr(generator, "resume", begin)
+        monkeypatch.setattr(generator, "pause", end)
+        driven = drive({"one": generator}, 3 * ROUNDS, 0, 1, length=LONGER)
+        clock.close()
+        busy.kill()
+    seen = evidence(driven.slices, driven.wall, driven.share, cpus=1, alone=True)
+    if any(one.others is None for one in driven.slices):
+        pytest.skip("a reading of /proc/stat takes long here")
+    assert seen.others is not None
+    assert seen.slices is not None
+    assert seen.others * seen.slices > sum(ran[-6 * ROUNDS :]) / 2e9
 
 
 def test_slices_that_a_cpu_quota_holds_back(

@@ -54,14 +54,16 @@ def test_otherwise_nothing_is_said(tmp_path: Path, record: dict[str, Any]) -> No
 
 
 def test_what_host_and_quotas_took_is_said_in_the_first_lines(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, cpp=False)
+    facts = {"cpus_online": 2}
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, cpp=False, environment=facts)
     cells = [one for one in RunReader(run.path).plan.cells if one.placement == "intra"]
     where = [msgspec.structs.asdict(one) for one in cells if one.workload == "tcp-rr"]
     a, b = sorted(where, key=lambda one: one["label"])
     records = [
-        {**a, "taken": 4.0, "slices": 0.4, "steal": 0.04, "throttled": 0.0},
-        {**a, "taken": 4.0, "slices": 0.4, "steal": 0.009, "throttled": 0.02},
-        {**b, "taken": 2.0, "slices": None, "steal": 0.06, "throttled": 0.01},
+        {**a, "taken": 4.0, "slices": 0.4, "steal": 0.04, "throttled": 0.0, "others": 0.8},
+        {**a, "taken": 4.0, "slices": 0.4, "steal": 0.009, "throttled": 0.02, "others": 0.6},
+        {**b, "taken": 2.0, "slices": None, "steal": 0.06, "throttled": 0.01, "others": 0.2},
+        {**b, "taken": 2.0, "slices": None, "steal": 0.0, "throttled": 0.0, "others": None},
     ]
     (run.path / "stalls.jsonl").write_bytes(
         b"".join(msgspec.json.encode({"schema": 1, **one}) + b"\n" for one in records)
@@ -79,3 +81,5 @@ def test_what_host_and_quotas_took_is_said_in_the_first_lines(tmp_path: Path) ->
     text = " ".join(TEXT.render(analysis).split())
     assert text.count("taken by the host (steal), at most in one sample: a 4%, b 6%") == 1
     assert text.count("held by a CPU quota, at most in one sample: a 5%") == 1
+    assert text.count("used by other programs, median share of all CPUs, at least: a 35%") == 1
+    assert "a 35%, b" not in text

@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cnibench.run.checks.stalls import disturbed as sample_disturbed
 from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.looks import EVERY, Look, Programs, Stop, stops, watch
-from cnibench.run.slices.readings.machine import Machine, Spent
+from cnibench.run.slices.readings.clocks import Clocks
+from cnibench.run.slices.readings.machine import Machine, Spent, apart, used
 from cnibench.run.slices.readings.quota import during
 from cnibench.run.slices.rounds import disturbed, kept, values
 from cnibench.run.slices.slice import Slice
@@ -171,6 +173,67 @@ def test_steal_is_that_of_the_cpus_of_the_load_in_steps_of_the_counter() -> None
     assert machine.steal(one, other, {1}) == 0.02
     assert machine.steal(None, other, {1}) is None
     machine.close()
+
+
+def test_what_others_used_is_what_neither_the_load_nor_cnibench_did() -> None:
+    machine = Machine()
+    one, other = Spent({}, {}, used=100, own=5_000_000), Spent({}, {}, used=104, own=8_000_000)
+    assert machine.others(one, other, 0.022) == pytest.approx(0.015)
+    assert machine.others(one, replace(other, used=102), 0.022) == pytest.approx(-0.005)
+    assert machine.others(one, None, 0.022) is None
+    machine.close()
+
+
+def test_softirqs_count_as_they_are_in_the_clocks_of_programs() -> None:
+    """A kernel whose ticks account them has none in interrupts (the sixth figure)."""
+    by_ticks, exact = b"cpu  100 20 30 900 5 0 40 7 0 0", b"cpu  100 20 30 900 5 8 40 7 0 0"
+    assert (apart(by_ticks), used(by_ticks, False)) == (False, 190)
+    assert (apart(exact), used(exact, True)) == (True, 150)
+
+
+def test_a_program_that_is_not_ours_is_counted_and_one_of_ours_is_not() -> None:
+    code = "import time; print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as busy:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        alone, with_it = Machine(), Machine(beside=[busy.pid])
+        clock = Clocks([busy.pid])
+        first = (alone.read(), with_it.read(), clock.read()[0])
+        while clock.read()[0] - first[2] < 400_000_000:
+            time.sleep(0.02)
+        last = (alone.read(), with_it.read(), clock.read()[0])
+        busy.kill()
+    if not first[0] or not last[0]:
+        pytest.skip("a reading of /proc/stat takes long here")
+    ran = (last[2] - first[2]) / 1e9
+    seen, less = alone.others(first[0], last[0], 0.0), with_it.others(first[1], last[1], 0.0)
+    assert seen is not None
+    assert less is not None
+    assert seen > 0.7 * ran  # others may run as well
+    assert seen - less > 0.7 * ran
+    for one in (alone, with_it, clock):
+        one.close()
+
+
+def test_what_others_used_of_a_sample_is_the_sum_over_its_own_slices() -> None:
+    """Whatever all rounds had; one below 0 is a step of the counter, and the sum is not."""
+    busy = Share(1.5, 0.0, 0.0)
+    slices = [a_slice(n, others=0.014 if n % 2 else -0.006) for n in range(10)]
+    assert evidence(slices, 3.0, busy, cpus=2, alone=True).others == pytest.approx(0.2)
+    assert evidence(slices[:1], 3.0, busy, cpus=2, alone=True).others == 0.0
+    assert evidence(slices, 3.0, busy, cpus=2, alone=False).others is None
+    unknown = [*slices, a_slice(10)]
+    assert evidence(unknown, 3.0, busy, cpus=2, alone=True).others == 1.5
+
+
+def test_programs_beside_the_load_are_watched_as_well(sleeper: int) -> None:
+    machine = Machine(beside=[sleeper])
+    os.kill(sleeper, signal.SIGSTOP)
+    while "T" not in Path(f"/proc/{sleeper}/stat").read_text().rpartition(")")[2][:3]:
+        time.sleep(0.001)
+    looks = watch(Programs(()), time.monotonic_ns(), 0.005, machine.beside)
+    machine.close()
+    assert {look.halted for look in looks} == {frozenset({("sleep", "stopped")})}
 
 
 @pytest.mark.parametrize(

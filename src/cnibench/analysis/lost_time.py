@@ -42,25 +42,33 @@ def left_out(readers: Sequence[RunReader]) -> list[float]:
 def taken(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[Taken]:
     """Of all samples, disturbed ones included."""
     found: dict[tuple[object, ...], Taken] = {}
-    causes: tuple[Literal["steal", "quota"], ...] = ("steal", "quota")
     for reader, environment in zip(readers, numbers, strict=True):
+        cpus: Any = reader.environment.get("cpus_online")
         for record in reader.records(STALLS):
             where = {name: record.get(name) for name in context.OF_RECORD}
             label = str(record.get("label"))
-            for cause, share in zip(causes, _shares(record), strict=True):
-                if share >= TAKEN:
-                    key = (cause, label, environment, context.key(where, context.OF_RECORD))
-                    new = Taken(
-                        label=label, cause=cause, where=where, environment=environment, shares=[]
-                    )
-                    found.setdefault(key, new).shares.append(share)
+            for cause, share in _shares(record, cpus).items():
+                key = (cause, label, environment, context.key(where, context.OF_RECORD))
+                new = Taken(
+                    label=label, cause=cause, where=where, environment=environment, shares=[]
+                )
+                found.setdefault(key, new).shares.append(share)
     return list(found.values())
 
 
-def _shares(record: Record) -> tuple[float, float]:
-    """Steal of the CPU time, throttling of the time; 0 where the record does not tell."""
+def _shares(record: Record, cpus: Any) -> dict[Literal["steal", "quota", "others"], float]:
+    """Steal of the CPU time, throttling of the time, other programs of all CPUs; without what the
+    record does not tell, and what is not worth a word.
+    """
+    found: dict[Literal["steal", "quota", "others"], float] = {}
     steal: Any = record.get("steal")
     held: Any = record.get("throttled")
     own: Any = record.get("slices" if is_number(record.get("slices")) else "taken")
-    told = is_number(held) and is_number(own) and own > 0
-    return float(steal) if is_number(steal) else 0.0, float(held) / own if told else 0.0
+    others: Any = record.get("others")
+    if is_number(steal) and steal >= TAKEN:
+        found["steal"] = float(steal)
+    if is_number(held) and is_number(own) and own > 0 and held >= TAKEN * own:
+        found["quota"] = float(held) / float(own)
+    if is_number(others) and is_number(cpus) and cpus > 0:
+        found["others"] = float(others) / float(cpus)
+    return found

@@ -276,12 +276,13 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """What the machine's host (``steal``, a share of the CPU time) or a CPU quota (``quota``, of
-    the time) took from the samples of a cell: ``shares`` of those that lost TAKEN or more.
+    """What the machine's host (``steal``, a share of the CPU time), a CPU quota (``quota``, of the
+    time) or other programs (``others``, of all CPUs) took from the samples of a cell: ``shares`` of
+    those that lost TAKEN or more, to other programs of all of them, for one sample tells little.
     """
 
     label: str
-    cause: Literal["steal", "quota"]
+    cause: Literal["steal", "quota", "others"]
     where: dict[str, Any]  # the coordinates of a record
     environment: int
     shares: list[float]
@@ -321,7 +322,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     doubtful or cannot be seen.
     ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
     where nobody knows. ``left_out`` has the shares of the slices that undisturbed samples left out,
-    those above LEFT_OUT. ``taken``: cells whose samples lost time to the host or to a CPU quota.
+    those above LEFT_OUT. ``taken``: what samples lost to the host, a CPU quota or other programs.
     ``unread`` maps a coordinate that is read back from each sample to the number of samples where
     that failed.
     ``problems``: what is lost, changed, doubled, out of order or not chained in the run

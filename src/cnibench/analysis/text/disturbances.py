@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,8 @@ def busy(analysis: Analysis) -> list[str]:
             found.append(f"{before:.1f} of {cpus:.0f} CPUs before it started")
     during, cpus = analysis.others or 0.0, _number(analysis.environment.get("cpus_online"))
     if during > BUSY * cpus > 0:
-        found.append(f"at least {during:.1f} of {cpus:.0f} CPUs while it measured (median)")
+        how = "about" if all(one.method == "slices" for one in analysis.results) else "at least"
+        found.append(f"{how} {during:.1f} of {cpus:.0f} CPUs while it measured (median)")
     if not found:
         return []
     return [f"Busy machine: other programs used {' and '.join(dict.fromkeys(found))}."]
@@ -86,7 +88,7 @@ def _taken(analysis: Analysis) -> list[str]:
 
 
 def taken_there(analysis: Analysis, group: Group) -> list[str]:
-    """The same of one place, by profile."""
+    """The same of one place, by profile, and what other programs used there."""
     here = {name: getattr(group, name, None) for name in context.OF_RECORD}
     found = []
     for cause, words in (("steal", "taken by the host (steal)"), ("quota", "held by a CPU quota")):
@@ -97,6 +99,14 @@ def taken_there(analysis: Analysis, group: Group) -> list[str]:
         ]
         if most:
             found.append(f"{words}, at most in one sample: {', '.join(most)}")
+    used = [
+        (one.label, statistics.median(one.shares))
+        for one in analysis.taken
+        if (one.cause, one.environment) == ("others", group.environment) and one.where == here
+    ]
+    if much := [f"{label} {share:.0%}" for label, share in used if share > BUSY]:
+        how = "" if group.method == "slices" else ", at least"  # of a window it is a lower bound
+        found.append(f"used by other programs, median share of all CPUs{how}: {', '.join(much)}")
     return found
 
 

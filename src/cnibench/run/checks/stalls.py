@@ -48,9 +48,9 @@ class Evidence:
 
     ``steal`` is a share of the machine's CPU time, in slices of that of the CPUs which the load may
     use; ``throttled`` is in s; both are the worst of all places. ``unseen`` says where nothing
-    could be seen. ``others`` are CPUs that other programs used at least, None where nobody knows.
-    ``slices`` is the time of the sample's own slices, to which its stalls, its steal and its
-    throttling belong; None of a window.
+    could be seen. ``others`` are CPUs that other programs used, at least (in slices: estimated),
+    None where nobody knows. ``slices`` is the time of the sample's own slices, to which all of
+    these belong; None of a window.
     """
 
     taken: float

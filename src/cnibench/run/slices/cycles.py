@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from cnibench.errors import CnibenchError, Interrupted, MeasureError
@@ -9,6 +10,7 @@ from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.rounds import kept
 from cnibench.run.slices.slice import Slice
 
@@ -27,8 +29,10 @@ def with_cycles(
         raise MeasureError("nothing here reads cycles", "'cnibench doctor' checks perf")
     samples = [generator.s for generator in generators.values()]
     seconds = 2 * rounds * len(generators) * (LENGTH + LEAD_IN)
+    ours = descendants(os.getpid())
     with collector.rounds(samples, seconds) as evaluate:
-        driven = drive(generators, rounds, block, seed)
+        started = descendants(os.getpid()) - ours
+        driven = drive(generators, rounds, block, seed, beside=started)
         for cell, generator in generators.items():
             if cell in driven.failed:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -67,17 +67,20 @@ def drive(
     length: float = LENGTH,
     lead_in: float = LEAD_IN,
     after: After = lambda done, slices: None,
+    beside: Collection[int] = (),
 ) -> Driven:
     """Rounds over all generators, which are started and paused. One that fails is left out from
     then on. ``after`` is called between rounds with the number of those that are done, and all
     slices so far. The calling thread has real-time priority if any generator is to have it.
+    ``beside`` are programs of cnibench that run meanwhile, and that every slice needs.
 
     A cell whose slices are shorter than what their control takes fails. Raises UsageError when
     that leaves none in the first block.
     """
     before = usage.read()
     real_time = any(one.wanted == "real-time" for one in generators.values())
-    with closing(Machine()) as machine, ahead() if real_time else nullcontext("") as refused:
+    priority = ahead() if real_time else nullcontext("")
+    with closing(Machine(beside)) as machine, priority as refused:
         driven = _drive(generators, machine, rounds, block, seed, length, lead_in, after, refused)
     driven.share = usage.between(before, usage.read())
     driven.priority = refused
@@ -172,13 +175,13 @@ def _slice(generator: Running, machine: Machine, length: float, lead_in: float) 
     quota = generator.quota
     try:
         time.sleep(lead_in)
-        before = machine.read()
         held = quota.read() if quota else 0.0
+        before = machine.read()
         first = generator.read()
-        looks = watch(generator.programs, first.at, length)
+        looks = watch(generator.programs, first.at, length, machine.beside)
         last = generator.read()
-        held_then = quota.read() if quota else 0.0
         after = machine.read()
+        held_then = quota.read() if quota else 0.0
     finally:
         generator.pause()
     beyond = (time.monotonic_ns() - last.at) / 1e9
@@ -227,6 +230,8 @@ def _made(
     first, last, looks = turn.first, turn.last, turn.looks
     seconds = (last.at - first.at) / 1e9
     softirq, elsewhere = machine.softirqs(turn.before, turn.after, generator.cpus)
+    client, server = (last.client - first.client) / 1e9, (last.server - first.server) / 1e9
+    load = client + server + (last.daemons - first.daemons) / 1e9
     return Slice(
         round=number,
         cell=cell,
@@ -234,8 +239,8 @@ def _made(
         asked=length,
         seconds=seconds,
         units=(last.count - first.count) * generator.unit,
-        client=(last.client - first.client) / 1e9,
-        server=(last.server - first.server) / 1e9,
+        client=client,
+        server=server,
         waited=(last.waited - first.waited) / 1e9,
         packets=last.packets - first.packets,
         bytes=last.bytes - first.bytes,
@@ -245,4 +250,5 @@ def _made(
         softirq_elsewhere=elsewhere,
         steal=machine.steal(turn.before, turn.after, generator.cpus),
         throttled=turn.throttled,
+        others=machine.others(turn.before, turn.after, load),
     )

@@ -22,19 +22,21 @@ def evidence(
     may use ``cpus`` CPUs. ``alone``: no programs but the load's are part of what is measured.
     ``where`` are the rounds driven, in words; '': on this machine.
 
-    Steal and throttling are those of its own slices, and where these do not know them its part of
-    ``share``, which is that of all rounds.
+    Steal, throttling and what other programs used are those of its own slices, and where these do
+    not know them its part of ``share``, which is that of all rounds.
     """
     own = math.fsum(one.seconds for one in slices)
     steal = _sum([one.steal for one in slices])
     throttled = _sum([one.throttled for one in slices])
+    others = _sum([one.others for one in slices])
+    used = share.others if others is None else max(0.0, others / own)
     gaps = [Stall("gap", "cnibench", where, one.start, one.gap) for one in slices if one.gap > 0]
     return Evidence(
         wall,
         stalls=tuple(sorted([*_stops(slices), *gaps], key=lambda one: one.at)),
         steal=share.steal if steal is None else steal / own / cpus,
         throttled=share.throttled * own / wall if throttled is None else throttled,
-        others=share.others if alone else None,
+        others=used if alone else None,
         slices=own,
     )
 

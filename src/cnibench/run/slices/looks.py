@@ -44,7 +44,7 @@ class Stop:
 
 
 class Programs:
-    """The processes of one load, as they are when this is made."""
+    """Some processes, as they are when this is made."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._files = [(opened(f"/proc/{pid}/stat"), opened(f"/proc/{pid}/wchan")) for pid in pids]
@@ -72,10 +72,15 @@ class Programs:
                     os.close(file)
 
 
-def watch(programs: Programs, start: int, length: float) -> list[Look]:
-    """Looks from ``start`` (ns of CLOCK_MONOTONIC) until ``length`` s later, the last one then."""
+NOBODY = Programs(())
+
+
+def watch(programs: Programs, start: int, length: float, beside: Programs = NOBODY) -> list[Look]:
+    """Looks from ``start`` (ns of CLOCK_MONOTONIC) until ``length`` s later, the last one then.
+    ``beside`` are watched as well.
+    """
     before = _waited()
-    looks = [Look(time.monotonic_ns(), programs.halted())]
+    looks = [Look(time.monotonic_ns(), programs.halted() | beside.halted())]
     parts = math.ceil(length / EVERY)
     for number in range(1, parts + 1):
         due = start + round(length * number / parts * 1e9)
@@ -86,7 +91,7 @@ def watch(programs: Programs, start: int, length: float) -> list[Look]:
         late = (at - max(due, looks[-1].at)) / 1e9
         if late > EVERY:
             late -= _waited() - before
-        looks.append(Look(at, programs.halted(), max(0.0, late)))
+        looks.append(Look(at, programs.halted() | beside.halted(), max(0.0, late)))
     return looks
 
 

@@ -31,8 +31,8 @@ _SEEN = 0.3  # s for a connection to be seen at one of its ends
 @dataclass(frozen=True)
 class Reading:
     """All counters of one load at a moment. Times in ns; ``at`` is CLOCK_MONOTONIC; ``waited`` is
-    what the client waited for a CPU; ``packets`` and ``bytes`` are what its Pod has sent, where
-    they are counted.
+    what the client waited for a CPU; ``daemons`` is the CPU time of its datapath's; ``packets``
+    and ``bytes`` are what its Pod has sent, where they are counted.
     """
 
     at: int
@@ -42,6 +42,7 @@ class Reading:
     waited: int
     packets: int = 0
     bytes: int = 0
+    daemons: int = 0
 
 
 class Running:
@@ -101,12 +102,15 @@ class Running:
             sorted({one for its in found for one in its.split(",") if one})
         )
 
-    def taken(self, clients: Sequence[int], servers: Collection[int]) -> None:
-        """Pauses it for the first time. ``servers`` are its processes on this machine. Raises
+    def taken(
+        self, clients: Sequence[int], servers: Collection[int], daemons: Collection[int] = ()
+    ) -> None:
+        """Pauses it for the first time. ``servers`` are its processes on this machine, ``daemons``
+        those of the datapath, which all loads there need: they are watched and timed only. Raises
         MeasureError.
         """
-        self._clocks = [Clocks(clients), Clocks(servers)]
-        self.programs = Programs([*clients, *servers])
+        self._clocks = [Clocks(clients), Clocks(servers), Clocks(daemons)]
+        self.programs = Programs([*clients, *servers, *daemons])
         self.modes = Modes([*clients, *servers])
         for pid in [*clients, *servers]:
             with suppress(ProcessLookupError):  # it has just ended: its generator says so
@@ -156,8 +160,9 @@ class Running:
         ended = time.monotonic_ns()
         client, waited = self._clocks[0].read()
         server, _ = self._clocks[1].read()
+        daemons, _ = self._clocks[2].read()
         sent = self._sent.read() if self._sent else (0, 0)
-        return Reading((began + ended) // 2, count, client, server, waited, *sent)
+        return Reading((began + ended) // 2, count, client, server, waited, *sent, daemons)
 
     def end(self) -> None:
         """Ends the client. May be called twice."""

@@ -17,13 +17,16 @@ class Slice:
     node than the client, whose clock it cannot be read by. ``packets`` and ``bytes`` are what the
     client's Pod sent, where cycles per packet are measured. ``gap`` is the longest time in s for
     which cnibench was not woken, although it did not wait for a CPU; ``stops`` are the programs of
-    the load that were stopped or frozen; ``beside``: the load of another cell ran in these rounds
-    outside its turn. ``softirq`` is the CPU time in s of softirqs on the CPUs that the load's
-    programs may use, ``softirq_elsewhere`` on the others, in steps of 10 ms, both None where they
-    are not read. ``steal`` is what the machine's host took from the CPUs that the load may use, in
-    steps of 10 ms, None where it is not read; ``throttled`` for how long a CPU quota held the
-    load's programs back: 0 at real-time priority, which no quota holds back, None where nobody
-    counts it. Both are in s, of all CPUs together.
+    the load, the daemons of its datapath, and perf, that were stopped or frozen; ``beside``: the
+    load of another cell ran in these rounds outside its turn. ``softirq`` is the CPU time in s of
+    softirqs on the CPUs that the load's programs may use, ``softirq_elsewhere`` on the others, in
+    steps of 10 ms, both None where they are not read. ``steal`` is what the machine's host took
+    from the CPUs that the load may use, in steps of 10 ms, None where it is not read;
+    ``throttled`` for how long a CPU quota held the load's programs back: 0 at real-time priority,
+    which no quota holds back, None where nobody counts it. Both are in s, of all CPUs together.
+    ``others`` is the CPU time in s that neither the load nor its datapath's daemons nor cnibench
+    used, on all CPUs, in steps of 10 ms: the sum over many slices is an estimate, a single one may
+    be below 0. None where it is not read.
     """
 
     round: int
@@ -44,6 +47,7 @@ class Slice:
     softirq_elsewhere: float | None = None
     steal: float | None = None
     throttled: float | None = None
+    others: float | None = None
 
     @property
     def rate(self) -> float:
