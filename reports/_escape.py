@@ -4,7 +4,9 @@ escaped.
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from cnibench.system.text import HIDDEN
 
@@ -44,3 +46,11 @@ def cell(value: object) -> str:
     """For a cell of CSV: a spreadsheet must not take a name for a formula."""
     text = plain(value)
     return "'" + text if text[:1] in tuple("=+-@") else text
+
+
+def script_json(value: Any) -> str:
+    """JSON that may be in a script element: nothing in it ends the element or a line of script;
+    no NaN.
+    """
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

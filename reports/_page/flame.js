@@ -1,32 +1,33 @@
 "use strict";
-// A flame graph that was drawn as SVG, laid out again for the width of the page: a frame that is
-// clicked fills it, and the search marks the frames whose name has the text.
+// A flame graph drawn for the width of the page: a frame that is clicked fills it, the search marks
+// the frames whose name has the text, and the colours say the component, or the difference to the
+// graph of another profile.
 (() => {
   const box = document.querySelector("#flame");
-  const svg = box && box.querySelector("svg");
-  if (!svg) return;
+  if (!box) return;
+  const data = JSON.parse(document.querySelector("#frames").textContent);
   const said = document.querySelector("#frame"), search = document.querySelector("#search");
   const reset = document.querySelector("#reset"), found = document.querySelector("#found");
+  const colors = document.querySelector("#colors"), change = document.querySelector("#difference");
   const row = 18, letter = 6.7, name = "http://www.w3.org/2000/svg";
-  const drawn = [...svg.querySelectorAll("g")].map((g) => {
-    const rect = g.querySelector("rect"), words = g.querySelector("title").textContent;
-    let text = g.querySelector("text");
-    if (!text) { text = document.createElementNS(name, "text"); g.append(text); }
-    const number = (key) => Number(rect.getAttribute(key));
-    return {
-      g, rect, text, words, frame: words.slice(0, words.lastIndexOf(": ")),
-      x: number("x"), width: number("width"), y: number("y"),
-    };
-  });
-  if (!drawn.length) return;
-  const all = drawn.reduce((one, other) => (other.width > one.width ? other : one));
-  const step = 16, deepest = Math.min(...drawn.map((one) => one.y));
-  for (const one of drawn) {
-    one.level = Math.round((all.y - one.y) / step);
-    one.from = (one.x - all.x) / all.width;
-    one.share = one.width / all.width;
+  const added = (kind, parent) => parent.appendChild(document.createElementNS(name, kind));
+  const svg = added("svg", box);
+  svg.setAttribute("role", "img");
+
+  // Each frame begins where the one before it on its level ends, or where its caller begins.
+  const drawn = [], begin = [0], whole = Math.max(1, data.frames[2]);
+  for (let at = 0; at < data.frames.length; at += 3) {
+    const [level, number, cycles] = data.frames.slice(at, at + 3);
+    const g = added("g", svg), from = begin[level], share = cycles / whole;
+    begin[level] = from + share;
+    begin[level + 1] = from;
+    drawn.push({
+      g, level, from, share, cycles, frame: data.names[number], color: data.colors[data.color[number]],
+      other: data.other ? data.other[at / 3] : 0,
+      title: added("title", g), rect: added("rect", g), text: added("text", g),
+    });
   }
-  const levels = Math.round((all.y - deepest) / step) + 1;
+  const all = drawn[0], levels = Math.max(...drawn.map((one) => one.level)) + 1;
   let zoomed = all;
 
   const layout = () => {
@@ -55,7 +56,26 @@
     }
     reset.disabled = zoomed === all;
   };
-  const zoom = (one) => { zoomed = one; said.textContent = one.words; layout(); };
+  const zoom = (one) => { zoomed = one; said.textContent = one.title.textContent; layout(); };
+
+  const paint = () => {
+    const compared = Boolean(colors && colors.value);
+    svg.setAttribute("aria-label", data.title + (compared ? `, compared with ${data.against}` : ""));
+    for (const one of drawn) {
+      const more = one.cycles - one.other, words = `${one.frame}: ${(one.cycles / 10).toFixed(1)} cycles per packet`;
+      const pale = Math.round(245 - 165 * Math.min(1, Math.abs(more) / data.largest)).toString(16);
+      one.title.textContent = compared ? `${words}, ${more < 0 ? "" : "+"}${(more / 10).toFixed(1)}` : words;
+      one.rect.setAttribute("fill", !compared ? one.color : more > 0 ? `#f5${pale}${pale}` : `#${pale}${pale}f5`);
+    }
+    if (change) change.hidden = !compared;
+    document.querySelector("#components").hidden = compared;
+    said.textContent = zoomed === all ? "Click a frame to enlarge it." : zoomed.title.textContent;
+  };
+  // What the colours say is in the address, so that a link shows the same.
+  const recall = () => {
+    if (colors) colors.value = location.hash === "#difference" ? "difference" : "";
+    paint();
+  };
   const mark = () => {
     const wanted = search.value.trim().toLowerCase();
     const hits = drawn.filter((one) => wanted && one.frame.toLowerCase().includes(wanted));
@@ -69,20 +89,27 @@
   };
   for (const one of drawn) {
     one.g.addEventListener("click", () => zoom(one));
-    one.g.addEventListener("pointerenter", () => { said.textContent = one.words; });
+    one.g.addEventListener("pointerenter", () => { said.textContent = one.title.textContent; });
   }
   reset.addEventListener("click", () => zoom(all));
   search.addEventListener("input", mark);
+  window.addEventListener("hashchange", recall);
+  if (colors) {
+    colors.addEventListener("change", () => {
+      history.replaceState(null, "", colors.value ? "#difference" : location.pathname + location.search);
+      paint();
+    });
+  }
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") zoom(all); });
   for (const button of document.querySelectorAll("button[data-frame]")) {
     button.addEventListener("click", () => {
-      const mine = drawn.filter((one) => one.frame === button.dataset.frame);
+      const mine = drawn.filter((one) => one.frame === button.textContent);
       if (mine.length) zoom(mine.reduce((one, other) => (other.share > one.share ? other : one)));
       box.scrollIntoView({ block: "nearest" });
     });
   }
+  document.querySelector("#graph").hidden = false;
+  recall();
   new ResizeObserver(layout).observe(box);
-  box.classList.add("live");
-  document.querySelector("#controls").hidden = false;
-  zoom(all);
+  layout();
 })();

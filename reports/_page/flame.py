@@ -1,5 +1,5 @@
-"""A flame graph as a page: the picture, which flame.js lets readers enlarge and search, its legend,
-and its functions as a table.
+"""A flame graph as a page: its frames, which flame.js draws and lets readers enlarge and search,
+its legend, and its functions as a table.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cnibench.cpp import colors, flamegraph, taxonomy
 from cnibench.cpp.flamegraph import Tree
+from cnibench.reports._escape import script_json
 
 _HERE = Path(__file__).parent
 _ASSETS = ("flame.js", "flame.css")
@@ -19,19 +20,19 @@ _ROWS = 40
 
 @dataclass(frozen=True)
 class FlamePage:
-    """``against`` is '' or the label that the graph is compared with; cycles are per packet.
+    """``against`` is '' or the label that it is compared with; cycles are per packet.
 
-    In ``svg`` every name is escaped. ``legend`` has (component, colour, cycles), ``vanished``
-    (function, cycles in ``against``), ``functions`` (function, cycles in itself, with what it
-    calls, the same in ``against``). ``rest`` are the cycles of stacks that are not shown, ``loud``
-    is what must not be overlooked.
+    ``frames`` is what flame.js draws, as JSON that may be in a script element. ``legend`` has
+    (component, colour, cycles), ``vanished`` (function, cycles in ``against``), ``functions``
+    (function, cycles in itself, with what it calls, the same in ``against``). ``rest`` are the
+    cycles of stacks that are not shown, ``loud`` is what must not be overlooked.
     """
 
     label: str
     where: str
     source: str
     against: str
-    svg: str
+    frames: str
     legend: list[tuple[str, str, float]]
     vanished: list[tuple[str, float]]
     functions: list[tuple[str, float, float, float]]
@@ -56,16 +57,10 @@ def flame_page(
     rest: float = 0.0,
     loud: str = "",
 ) -> FlamePage:
-    """The page of stacks (root first, with cycles per packet), or of their difference to ``base``.
-    Raises MeasureError where there is none.
+    """The page of stacks (root first, with cycles per packet), compared with those of ``base``
+    where there is one. Raises MeasureError where there are no stacks.
     """
     known = taxonomy.load()
-    title = f"{label}{against and ' against '}{against}, {where}: cycles per packet ({source})"
-    svg = (
-        flamegraph.draw(tree, title, lambda one: colors.color(known.component(one)))
-        if base is None
-        else flamegraph.draw_difference(base, tree, title)
-    )
     own, inclusive = _functions(tree)
     _, other = _functions(base or {})
     first = sorted(inclusive, key=lambda one: (-inclusive[one], one))[:_ROWS]
@@ -75,13 +70,48 @@ def flame_page(
         where,
         source,
         against,
-        svg,
-        [] if base is not None else _legend(tree, known),
+        script_json(
+            {
+                "title": f"{label}, {where}: cycles per packet ({source})",
+                "against": against,
+                **_frames(tree, base, known),
+            }
+        ),
+        _legend(tree, known),
         [(one, other[one]) for one in gone[:_ROWS]],
         [(one, own.get(one, 0.0), inclusive[one], other.get(one, 0.0)) for one in first],
         rest,
         loud,
     )
+
+
+def _frames(tree: Tree, base: Tree | None, known: taxonomy.Taxonomy) -> dict[str, object]:
+    """Each name and colour once: of the thousands of frames of a site most are alike. A frame is
+    its level, the number of its name and its tenths of a cycle, which the page shows.
+    """
+    seen, largest = flamegraph.frames(base or {}, tree)
+    names = list(dict.fromkeys(one.name for one in seen))
+    shades = [colors.color(known.component(name)) for name in names]
+    kinds = list(dict.fromkeys(shades))
+    number = {name: at for at, name in enumerate(names)}
+    found: dict[str, object] = {
+        "names": names,
+        "colors": kinds,
+        "color": [kinds.index(shade) for shade in shades],
+        "frames": [
+            part for one in seen for part in (one.level, number[one.name], _tenths(one.value))
+        ],
+    }
+    if base is not None:
+        found |= {
+            "other": [_tenths(one.other) for one in seen],
+            "largest": max(1, _tenths(largest)),
+        }
+    return found
+
+
+def _tenths(cycles: float) -> int:
+    return round(10 * cycles)
 
 
 def _functions(tree: Tree) -> tuple[dict[str, float], dict[str, float]]:

@@ -15,14 +15,13 @@ from cnibench.cpp import colors
 from cnibench.errors import UsageError
 from cnibench.model.cell import SCHEMA
 from cnibench.model.units import plural
-from cnibench.reports._escape import plain
+from cnibench.reports._escape import plain, script_json
 from cnibench.reports._page import card, environment, flame
 from cnibench.reports.board import entry, flames, history
 from cnibench.reports.board.data import board_data
 from cnibench.reports.board.entry import Entry
 from cnibench.reports.board.repository import Found, Refusal, accepted
 from cnibench.reports.bundle.container import LARGEST_FILE, SUFFIX, safe_name
-from cnibench.reports.site.figures.charts import script_json
 from cnibench.reports.site.publication import folder as place
 from cnibench.system.files import read_beneath
 

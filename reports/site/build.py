@@ -4,19 +4,15 @@ when all of them are there.
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cnibench.model.cell import SCHEMA
-from cnibench.registry import provider
 from cnibench.reports._page import card, environment, flame
+from cnibench.reports.site import data
 from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.figures import flames
 from cnibench.reports.site.figures.charts import Gallery, library, picture
@@ -27,13 +23,12 @@ from cnibench.reports.site.pages.verdicts import verdicts
 from cnibench.reports.site.pages.views import Link
 from cnibench.reports.site.publication import folder
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import LOG
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent / "templates"
-_ASSETS = ("site.css", "site.js", "tables.js")
+_ASSETS = ("site.css", "site.js", "pairs.js", "tables.js")
 CARD = "Which CNI for me?"
 
 
@@ -68,7 +63,7 @@ def _write(found: Material, out: Path, url: str) -> dict[str, Any]:
     shown = pages(found)
     for name in _ASSETS:
         shutil.copyfile(_HERE / name, out / name)
-    _data(found, out)
+    data.write(found, out)
     models = {one.label for one in found.analysis.results if one.fidelity == "datapath-model"}
     drawn, problems = flames.drawn(found.readers, found.analysis.baseline, found.names, models)
     if drawn:
@@ -79,39 +74,6 @@ def _write(found: Material, out: Path, url: str) -> dict[str, Any]:
         card.write(out, CARD, *map(found.names.text, (shown.lead, shown.models())))
     _pictures(shown.gallery, out)
     return {"pages": files, "charts": len(shown.gallery.charts), "flames": len(drawn)}
-
-
-def _data(found: Material, out: Path) -> None:
-    (out / "data").mkdir()
-    for name, form in (("numbers.csv", "csv"), ("report.json", "json")):
-        text = provider("reports", form).render(found.analysis)
-        if form == "json":  # for programs; a quarter of it would be indentation
-            text = msgspec.json.format(text, indent=-1)
-        (out / "data" / name).write_text(text, encoding="utf-8", newline="")
-    if found.raw:
-        for reader in found.readers:
-            shutil.copytree(
-                reader.path,
-                out / "raw" / reader.path.resolve().name,
-                ignore=_unpublished,
-                copy_function=shutil.copyfile,
-            )
-        for folder, _, _ in os.walk(out / "raw"):
-            os.chmod(
-                folder, 0o755
-            )  # those of a run are for its owner only; these were asked to be published
-
-
-def _unpublished(folder: str, names: list[str]) -> set[str]:
-    """A link in a run directory that somebody sent must not publish what it points to, and a FIFO
-    cannot be copied. The log is for whoever ran it: it holds every command and request.
-    """
-    modes = {name: (Path(folder) / name).lstat().st_mode for name in names}
-    return {
-        name
-        for name, mode in modes.items()
-        if name == LOG or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-    }
 
 
 def _pictures(gallery: Gallery, out: Path) -> None:
@@ -184,17 +146,13 @@ def _pages(
             versus=against,
         )
     for link, pair in shown.versus:
-        both = [
-            one
-            for one in drawn
-            if one.label in (pair.a, pair.b)
-            and (not one.difference or one.difference in (pair.a, pair.b))
-        ]
+        both = [one for one in drawn if one.label in (pair.a, pair.b)]
         page(link.file, "versus.html", page=pair, links=links, drawn=both)
     for one in drawn:
         page(one.file, "flame.html", flame=one.page, top="../")
     page("features.html", "features.html", heads=FEATURES, rows=_features(shown))
-    page("method.html", "method.html", runs=_runs(shown), downloads=_downloads(shown.material, out))
+    downloads = data.downloads(shown.material, out)
+    page("method.html", "method.html", runs=_runs(shown), downloads=downloads)
     if offloads:
         page("offload.html", "offload.html", offloads=offloads)
     if claims:
@@ -228,19 +186,3 @@ def _runs(shown: Pages) -> list[dict[str, Any]]:
         }
         for number, run in enumerate(shown.material.runs)
     ]
-
-
-def _downloads(found: Material, out: Path) -> list[tuple[str, str]]:
-    """(path, what it is) of the data beside the pages."""
-    rows = [
-        ("data/numbers.csv", "every figure with its interval and verdict, one a line"),
-        ("data/report.json", "the same and the value of each block"),
-    ]
-    if found.raw:
-        for folder in sorted((out / "raw").iterdir()):
-            rows += [
-                (file.relative_to(out).as_posix(), f"of run {folder.name}")
-                for file in sorted(folder.iterdir())
-                if file.is_file()
-            ]
-    return rows

@@ -24,7 +24,7 @@ COMMON = (
     Stack("cell", ("tcp_sendmsg", *CALL), 3e6, 30),
     Stack("kernel", ("<img src=x onerror=alert(1)>", "net_rx_action"), 1e6, 10),
 )
-OWN, DIFFERENCE = "flannel-intra-tcp-rr.html", "cilium-intra-tcp-rr-difference.html"
+OWN, COMPARED = "flannel-intra-tcp-rr.html", "cilium-intra-tcp-rr.html"
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +102,17 @@ def test_the_search_marks_frames_and_says_their_share(browser: Browser, flames: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", [OWN, DIFFERENCE])
+@pytest.mark.parametrize("name", [OWN, COMPARED, f"{COMPARED}#difference"])
 def test_each_page_is_sound_on_a_desk_and_on_a_phone(
     browser: Browser, flames: Path, name: str, scheme: str
 ) -> None:
     for width in (DESK, PHONE):
-        one = Visit(browser, flames / name, width=width, scheme=scheme)
+        file, _, view = name.partition("#")
+        one = Visit(browser, flames / file, width=width, scheme=scheme)
+        if view:
+            one.page.goto(f"{one.page.url}#{view}")
+        assert one.page.locator("#difference").is_visible() == bool(view)
+        assert one.page.locator("#flame g").count() >= 8
         assert one.page.evaluate("document.documentElement.scrollWidth") <= width
         assert faults(one.page) == []
         assert one.complaints == []
@@ -116,10 +121,55 @@ def test_each_page_is_sound_on_a_desk_and_on_a_phone(
         one.close()
 
 
-def test_without_scripts_the_whole_graph_is_shown(browser: Browser, flames: Path) -> None:
+def fills(page: Page) -> dict[str, str]:
+    """The colours of the frames, by their names."""
+    found: dict[str, str] = page.evaluate(
+        """Object.fromEntries([...document.querySelectorAll("#flame g")]
+        .map((g) => [g.querySelector("title").textContent.split(":")[0],
+          g.querySelector("rect").getAttribute("fill")]))"""
+    )
+    return found
+
+
+def test_the_colours_show_components_or_the_difference_and_the_address_says_which(
+    browser: Browser, flames: Path
+) -> None:
+    one = Visit(browser, flames / COMPARED)
+    page = one.page
+    components = fills(page)
+    assert page.locator("#components").is_visible()
+    assert not page.locator("#difference").is_visible()
+    page.select_option("#colors", "difference")
+    assert page.url.endswith("#difference")
+    changed = fills(page)
+    assert changed["all"] == changed["net_rx_action"] == "#5050f5", "2000 less, as the bridge is"
+    assert changed["ip_forward"] == "#f5f5f5"
+    assert page.locator("#difference").is_visible()
+    assert not page.locator("#components").is_visible()
+    click(page, "net_rx_action")
+    assert page.locator("#frame").inner_text() == (
+        "net_rx_action: 1000.0 cycles per packet, -2000.0"
+    )
+    address = page.url
+    page.select_option("#colors", "")
+    assert "#" not in page.url
+    assert fills(page) == components
+    page.goto("about:blank")
+    page.goto(address)
+    assert fills(page) == changed
+    assert one.complaints == []
+    one.close()
+
+
+def test_without_scripts_the_functions_are_a_table(browser: Browser, flames: Path) -> None:
     context: Any = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
-    page.goto((flames / OWN).as_uri())
-    assert page.locator("#flame svg g").count() >= 8
-    assert not page.locator("#controls").is_visible()
+    page.goto((flames / COMPARED).as_uri())
+    assert not page.locator("#graph").is_visible()
+    assert (
+        "without one, the table of functions has its figures" in page.locator("main").inner_text()
+    )
+    cells = page.locator("tr", has_text="nf_hook_slow").locator("td").all_inner_texts()
+    assert cells == ["3000.0", "3000.0", "3000.0"]
+    assert page.locator("tr", has_text="br_handle_frame").locator("td").inner_text() == "2000.0"
     context.close()

@@ -1,5 +1,5 @@
-"""What can be seen inside the charts, at both widths and in both colour schemes, and what the pages
-weigh with many profiles, in a real headless Chromium.
+"""What can be seen inside the charts, at both widths and in both colour schemes, in a real headless
+Chromium.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ import pytest
 from _site_browser import Visit, opened
 from playwright.sync_api import Browser
 
-from cnibench.model.profile import builtin
 from cnibench.reports.site.build import build
-from tests.unit._runs import synthetic
 from tests.unit._sight import contrast
-from tests.unit._site import add_site_records, runs_of_a_site
+from tests.unit._site import runs_of_a_site
 
 pytestmark = pytest.mark.timeout(1500)
 TEXT, MARKS = 4.5, 3.0  # WCAG 2.2, 1.4.3 and 1.4.11
-HEAVIEST = 7_500_000  # bytes of all pages, scripts and data of 16 profiles
-PROFILES = 16
 # Every text, and every line and point that a reader has to see: not grids, nor bars that have an
 # edge of their own.
 SEEN = """
@@ -95,13 +91,24 @@ def test_everything_in_a_chart_stands_out_and_fits(
     assert kinds == {"text", "mark"}
 
 
-def test_the_pages_of_many_profiles_without_flame_graphs_are_light(tmp_path: Path) -> None:
-    labels = [name for name, profile in builtin().items() if profile.datapath][:PROFILES]
-    assert len(labels) == PROFILES
-    run = synthetic(tmp_path, {label: 1 + 0.02 * n for n, label in enumerate(labels)}, blocks=8)
-    add_site_records(run)
-    written = build([run], tmp_path / "site")
-    assert len(written["pages"]) > PROFILES * (PROFILES - 1) / 2
-    kinds = (".html", ".js", ".css", ".json", ".csv")
-    files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in kinds]
-    assert sum(path.stat().st_size for path in files) < HEAVIEST
+def test_a_chart_without_a_file_is_saved_as_one(browser: Browser, site: Path) -> None:
+    """On white, also from a dark page."""
+    visit = Visit(browser, site / "versus-flannel-cilium.html", scheme="dark")
+    visit.draw()
+    lines = visit.page.locator("figure.chart .picture")
+    assert lines.count() == visit.page.locator("figure.chart").count() > 1
+    for number in range(lines.count()):
+        name = lines.nth(number).locator("..").get_attribute("id")
+        for kind, begin in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+            with visit.page.expect_download() as started:
+                lines.nth(number).get_by_role("button", name=kind).click()
+            assert started.value.suggested_filename == f"{name}.{kind.lower()}"
+            content = Path(started.value.path()).read_bytes()
+            assert content.startswith(begin)
+            if kind == "SVG":
+                text = content.decode()
+                assert 'fill="#ffffff"' in text
+                assert "#e8eaee" not in text, "the text of dark pages"
+                assert "flannel" in text
+    assert visit.complaints == []
+    visit.close()

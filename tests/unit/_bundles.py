@@ -140,22 +140,26 @@ def stored(
     noise: float = 0.001,
     seed: int = 1,
     workloads: tuple[str, ...] = ("tcp-rr", "tcp-stream"),
+    placements: tuple[str, ...] = ("intra",),
     facts: Mapping[str, Any] | None = None,
     fidelity: str = "datapath-model",
     reason: str = "",
     finished: bool = True,
     cycles: Mapping[str, Sequence[Stack]] | None = None,
+    records: Mapping[str, Record] | None = None,
     **more: Any,
 ) -> RunReader:
     """A run as RunWriter writes it, with invented figures: ``truth`` maps labels to factors.
     ``more`` overrides fields of the manifest; with ``reason`` the last sample has failed.
-    ``cycles`` maps labels to the call stacks of windows with perf, of 1000 packets each.
+    ``cycles`` maps labels to the call stacks of windows with perf, of 1000 packets each;
+    ``records`` has a record of each name for every other sample.
     """
     rng = np.random.default_rng(seed)
     environment = {**FACTS, **(facts or {})}
     cells = [
-        Cell(label=label, profile=label, placement="intra", workload=workload, params={"size": 1})
+        Cell(label=label, profile=label, placement=placement, workload=workload, params={"size": 1})  # type: ignore[arg-type]
         for workload in workloads
+        for placement in placements
         for label in truth
     ]
     cells += [
@@ -185,13 +189,13 @@ def stored(
                 if not fails:
                     change = {"metric": metric, "unit": unit, "better": better}
                     line = msgspec.structs.replace(line, value=value, **change)
-                records = []
+                kept = list((records or {}).items())
                 if cycles and cell.window == "cpp":
                     record = _cycles(writer.raw(cell, block), cycles[cell.label])
-                    records = [("cpp", record)]
+                    kept = [("cpp", record)]
                     change = {"metric": "cycles_per_packet", "unit": "1", "better": "lower"}
                     line = msgspec.structs.replace(line, value=record["total"], **change)
-                given.append((cell, [line], records))
+                given.append((cell, [line], kept))
             writer.finish_all(given, block)
         if finished:
             writer.event("run-finished", failed=0)

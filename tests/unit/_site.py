@@ -38,6 +38,22 @@ RULES = {
     "matched": 2,
     "nodes": [{"node": "a", "hooks": 2, "chains": 1, "rules": 21, "matched": 2, "path": PATH}],
 }
+RECORDS: Mapping[str, dict[str, Any]] = {  # one of each kind that a site shows
+    "cdf": {
+        "metric": "latency",
+        "unit": "s",
+        "shares": [0.0, 0.5, 0.99, 1.0],
+        "values": [1e-5, 2e-5, 3e-4, 1e-3],
+    },
+    "series": {
+        "metric": "throughput",
+        "unit": "bit/s",
+        "times": [0.1, 0.2, 0.3],
+        "values": [1e9, 2e9, 3e9],
+    },
+    "pods": POD,
+    "rulepath": RULES,
+}
 NIC = {
     "node": "this machine",
     "name": "eth9",
@@ -116,29 +132,9 @@ def add_records(reader: RunReader, name: str, record: dict[str, Any]) -> None:
 
 
 def add_site_records(run: RunReader) -> None:
-    """One record of each kind that a site shows."""
-    add_records(
-        run,
-        "cdf",
-        {
-            "metric": "latency",
-            "unit": "s",
-            "shares": [0.0, 0.5, 0.99, 1.0],
-            "values": [1e-5, 2e-5, 3e-4, 1e-3],
-        },
-    )
-    add_records(
-        run,
-        "series",
-        {
-            "metric": "throughput",
-            "unit": "bit/s",
-            "times": [0.1, 0.2, 0.3],
-            "values": [1e9, 2e9, 3e9],
-        },
-    )
-    add_records(run, "pods", POD)
-    add_records(run, "rulepath", RULES)
+    """RECORDS, for every cell."""
+    for name, record in RECORDS.items():
+        add_records(run, name, record)
 
 
 def check_links(site: Path, pages: Sequence[str]) -> None:

@@ -84,8 +84,10 @@ def test_a_component_has_the_same_colour_in_every_chart_and_flame_graph(tmp_path
     page = flame_page(tree, None, label="a", where="b", source="pmu")
     legend = {name: color for name, color, _ in page.legend}
     assert legend == {name: other[name] for name in [*frames.values(), "unclassified"]}
+    drawn = json.loads(page.frames)
     for frame, name in frames.items():
-        assert re.search(f'<title>{frame}:[^/]*</title><rect [^>]*fill="{legend[name]}"', page.svg)
+        at = drawn["color"][drawn["names"].index(frame)]
+        assert drawn["colors"][at] == legend[name]
 
 
 def lines(folder: Path, truth: Mapping[str, float]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ can change in a bundle.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -44,9 +45,18 @@ def made(run: RunReader) -> bytes:
 
 
 def frames(page: str) -> dict[str, float]:
-    """Each frame's cycles, as its tool tip says them."""
-    found = re.findall(r"<title>([^<]*): ([\d.]+) cycles per packet", page)
-    return {name: float(cycles) for name, cycles in found}
+    """Each frame's cycles, of those that the page draws."""
+    found = drawn(page)
+    numbers, tenths = found["frames"][1::3], found["frames"][2::3]
+    pairs = zip(numbers, tenths, strict=True)
+    return {found["names"][number]: cycles / 10 for number, cycles in pairs}
+
+
+def drawn(page: str) -> dict[str, Any]:
+    """What flame.js is given."""
+    (data,) = re.findall(r'<script type="application/json" id="frames">(.*?)</script>', page)
+    found: dict[str, Any] = json.loads(data)
+    return found
 
 
 def test_a_bundle_has_the_stacks_in_cycles_per_packet(tmp_path: Path, made: bytes) -> None:
@@ -172,15 +182,19 @@ def test_the_site_shows_what_changed_and_what_only_the_baseline_has(
 ) -> None:
     site([run], tmp_path / "site")
     pages = {one.stem: one.read_text() for one in (tmp_path / "site" / "flames").iterdir()}
-    assert set(pages) == {
-        "flannel-intra-tcp-rr",
-        "cilium-intra-tcp-rr",
-        "cilium-intra-tcp-rr-difference",
-    }
+    assert set(pages) == {"flannel-intra-tcp-rr", "cilium-intra-tcp-rr"}
     own = frames(pages["flannel-intra-tcp-rr"])
     assert own["all"] == pytest.approx(6001)
     assert own["br_handle_frame"] == 2000
-    difference = pages["cilium-intra-tcp-rr-difference"]
+    difference = pages["cilium-intra-tcp-rr"]
+    compared = drawn(difference)
+    assert (compared["against"], compared["largest"]) == ("flannel", 20000)
+    before = {
+        compared["names"][number]: cycles / 10
+        for number, cycles in zip(compared["frames"][1::3], compared["other"], strict=True)
+    }
+    assert before == {name: own[name] for name in frames(difference)}
+    assert "other" not in drawn(pages["flannel-intra-tcp-rr"])
     only = difference[difference.index("Only in flannel") : difference.index("<h2>Functions")]
     assert re.search(r"br_handle_frame</th><td>2000\.0", only)
     assert "nf_hook_slow" not in only

@@ -93,6 +93,21 @@ def test_a_difference_is_red_where_more_and_blue_where_less() -> None:
     } == {"+0.0"}
 
 
+def test_pages_get_the_frames_that_can_be_seen_and_their_cycles_in_the_base() -> None:
+    base = {("a", "b"): 40.0, ("gone",): 30.0}
+    tree = {("a", "b"): 50.0, ("a",): 10.0, ("c",): 40.0, ("narrow",): 0.025}
+    found, largest = flamegraph.frames(base, tree)
+    assert [(one.level, one.name, one.value, one.other) for one in found] == [
+        (0, "all", pytest.approx(100.025), 70.0),
+        (1, "a", 60.0, 40.0),
+        (2, "b", 50.0, 40.0),
+        (1, "c", 40.0, 0.0),
+    ]
+    assert largest == 40.0
+    with pytest.raises(MeasureError, match="no stacks"):
+        flamegraph.frames(base, {})
+
+
 def test_a_tree_without_cycles_is_not_drawn() -> None:
     for tree in ({}, {("a",): 0.0}):
         with pytest.raises(MeasureError, match="no stacks"):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from cnibench.reports.site.figures import specs
+from cnibench.reports.site.figures import pairs
 
 
 def ticks(low: float, high: float) -> list[float]:
-    row = {"where": "there", "ratio": low, "low": low, "high": high, "verdict": "a is better"}
+    row = {
+        "where": "there",
+        "ratio": low,
+        "low": low,
+        "high": high,
+        "verdict": "a is better",
+        "shown": "",
+    }
     verdicts = ("a is better", "b is better", "alike", "open")
-    spec = specs.ratios([row], "times better", verdicts, ["#000000", "#ffffff"])
-    found: list[float] = spec["layer"][1]["encoding"]["x"]["axis"]["values"]
+    found: list[float] = pairs.ratios([row], "times", verdicts, ["#000000", "#ffffff"])["ticks"]
     return [one for one in found if min(low, 1) <= one <= max(high, 1)]
 
 

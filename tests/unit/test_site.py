@@ -68,10 +68,10 @@ def test_every_page_is_there_and_every_link_leads_somewhere(
     text = "".join((site / name).read_text() for name in written["pages"])
     shown = set(re.findall(r'<figure class="chart" id="([^"]*)"', text))
     assert len(shown) == written["charts"]
-    steps = {one for one in shown if one.startswith("steps-")}  # the page alone draws them
-    assert steps
-    assert {picture.stem for picture in pictures} == shown - steps
-    assert len(pictures) == 2 * len(shown - steps) > 20
+    pairs = {one for one in shown if re.match("steps-|versus-", one)}  # the page alone draws them
+    assert pairs
+    assert {picture.stem for picture in pictures} == shown - pairs
+    assert len(pictures) == 2 * len(shown - pairs) > 20
     for picture in pictures:
         assert picture.read_bytes().startswith(b"<svg" if picture.suffix == ".svg" else b"\x89PNG")
         assert picture.with_suffix({".svg": ".png", ".png": ".svg"}[picture.suffix]) in pictures

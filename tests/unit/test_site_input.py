@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from cnibench.reports._escape import script_json
 from cnibench.reports.site.build import build
-from cnibench.reports.site.figures.charts import script_json, unique
+from cnibench.reports.site.figures.charts import unique
 from cnibench.rundir.schema import Unsupported
 from tests.unit._call import call
 from tests.unit._runs import synthetic

@@ -52,21 +52,17 @@ def test_the_steps_lead_from_one_total_to_the_other(
     rows = [cycles(found, "flannel", one), cycles(found, "cilium", other)]
     known = looks({row.label: {"cni": row.label} for row in rows})
     chart = waterfall.chart(rows[0], rows[1], "there", list(known.values()))
-    first, *steps, last = chart.spec["data"]["values"]
-    assert (first["at"], last["at"]) == (rows[0].total, rows[1].total)
-    ends = [first["at"], *(step["to"] for step in steps)]
-    assert [step["from"] for step in steps] == ends[:-1]
-    assert ends[-1] == pytest.approx(last["at"])
-    sizes = [abs(step["to"] - step["from"]) for step in steps if step["part"] != "other"]
+    ends, steps = chart.spec["ends"], chart.spec["steps"]
+    assert [label for label, _, _ in ends] == ["flannel", "cilium"]
+    assert [total for _, total, _ in ends] == [rows[0].total, rows[1].total]
+    assert ends[0][1] + sum(change for _, change, _ in steps) == pytest.approx(ends[1][1])
+    sizes = [abs(change) for part, change, _ in steps if part != "other"]
     assert sizes == sorted(sizes, reverse=True)
     assert len(steps) <= 9
-    parts = [step["part"] for step in steps]
+    parts = [part for part, _, _ in steps]
     assert parts.count("other") == sum("other" in part for part in parts) <= 1
-    scale = chart.spec["layer"][0]["encoding"]["color"]["scale"]
-    shades = dict(zip(scale["domain"], scale["range"], strict=True))
-    assert shades["cilium"] == known["cilium"].color
-    for step in steps:
-        assert shades[step["part"]] == colors.color(step["part"])
+    assert [shade for _, _, shade in ends] == [known[label].color for label, _, _ in ends]
+    assert [shade for _, _, shade in steps] == [colors.color(part) for part in parts]
 
 
 def test_the_sentence_names_a_cause_only_where_the_difference_is_proven(found: Material) -> None:

@@ -4,13 +4,13 @@ its own.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from cnibench.reports._escape import script_json
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.figures.specs import Spec
 
@@ -36,14 +36,15 @@ _SCALE = 2.0  # pixels of a bitmap for each of them
 
 @dataclass(frozen=True)
 class Chart:
-    """``about`` says in a sentence what it shows: a screen reader reads it out. ``file`` is the
-    picture's path below the site; one without ``pictured`` is only drawn by the page.
+    """``about`` says in a sentence what it shows: a screen reader reads it out. ``table`` is None
+    where the page has its numbers anyhow. ``file`` is the picture's path below the site; one
+    without ``pictured`` is drawn by the page, which makes a picture of it on demand.
     """
 
     title: str
     about: str
     spec: Spec
-    table: Table
+    table: Table | None
     notes: tuple[str, ...] = ()
     id: str = ""
     pictured: bool = True
@@ -110,14 +111,6 @@ def library() -> str:
 
     bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the default
     return f"(function(){{{bundle}}})();\n"
-
-
-def script_json(value: Any) -> str:
-    """JSON that may be in a script element: nothing in it ends the element or a line of script;
-    no NaN.
-    """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def unique(words: str, taken: Mapping[str, Any] | set[str]) -> str:

@@ -1,5 +1,5 @@
-"""Flame graphs out of the kept stacks: each profile's own, and its difference to the baseline, a
-page for each.
+"""Flame graphs out of the kept stacks: a page for each profile and place, which shows the
+difference to the baseline, too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FOLDER = "flames"
 
 @dataclass(frozen=True)
 class Flame:
-    """``difference`` is '' or the label that it is drawn against; ``file`` is the path below the
-    site.
+    """``difference`` is '' or the label that the page compares it with; ``file`` is the path below
+    the site.
     """
 
     label: str
@@ -65,11 +65,12 @@ def drawn(
             if not any(value > 0 for value in tree.values()):
                 continue
             loud = MODEL if label in models else ""
-            found.append(_flame(names, taken, group, tree, loud))
-            base = trees.get((baseline, title))
-            if base is not None and label != baseline:
+            base = trees.get((baseline, title)) if label != baseline else None
+            if base is None:
+                found.append(_flame(names, taken, group, tree, loud))
+            else:
                 found.append(_flame(names, taken, group, tree, loud, base[1], baseline))
-    found.sort(key=lambda one: (one.where, one.label, one.difference))
+    found.sort(key=lambda one: (one.where, one.label))
     return found, list(dict.fromkeys(problems))
 
 
@@ -84,8 +85,7 @@ def _flame(
 ) -> Flame:
     label, title, other = (names.text(one) for one in (group.label, group.title, against))
     workload = names.text(str(group.where["workload"]))
-    kind = "-difference" if against else ""
-    name = unique(f"{label}-{group.where['placement']}-{workload}{kind}", taken)
+    name = unique(f"{label}-{group.where['placement']}-{workload}", taken)
     taken.add(name)
     page = flame_page(
         tree, base, label=label, where=title, source=group.source, against=other, loud=loud

@@ -28,11 +28,7 @@ BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
     "#999999",
 )
 SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the parts of a stacked bar
-NOBODY, OPEN = "#7a7a7a", "#b07c00"  # no difference, and what is not decided
 _ROW = 30  # pixels a bar
-_LONG = 470  # pixels of a place's name, which differs from others at its end
-# of the verdicts: for one side, for the other, no difference, open
-_SIDES = ("triangle-right", "triangle-left", "circle", "cross")
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
 POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decided", "failed often")
@@ -177,100 +173,6 @@ def lines(
         {**row, "shape": looks[row["profile"]].shape} for row in rows if row["profile"] in looks
     ]
     return _chart(marked, {"layer": layers, "height": 300})
-
-
-def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str], better: Sequence[str]) -> Spec:
-    """A point at ``ratio``, a line from ``low`` to ``high`` for each ``where``, a rule at 1.
-
-    ``verdict`` is one of four ``verdicts``: the first two are for a side each, which ``better``
-    gives the colours of; their marks point at that side.
-    """
-    order = [row["where"] for row in rows]
-    y: Spec = {"field": "where", "type": "nominal", "sort": order, "title": None}
-    y["axis"] = {"labelLimit": _LONG}
-    scale = {"type": "log", "nice": False, "padding": 12}
-    said = [row["verdict"] for row in rows]
-    color = _color("verdict", verdicts, (*better, NOBODY, OPEN), said)
-    shape = _color("verdict", verdicts, _SIDES, said)
-    tip = [_tip("where"), _tip("shown", axis), _tip("verdict")]
-    one = {
-        "mark": {"type": "rule", "strokeDash": [4, 3], "color": NOBODY},
-        "encoding": {"x": {"datum": 1, "type": "quantitative"}},
-    }
-    across = {
-        "type": "quantitative",
-        "title": axis,
-        "scale": scale,
-        "axis": {"values": _ticks(rows), "labelOverlap": "greedy", "format": ".3~g"},
-    }
-    span = {
-        "mark": {"type": "rule", "strokeWidth": 3},
-        "encoding": {
-            "y": y,
-            "x": {"field": "low", **across},
-            "x2": {"field": "high"},
-            "color": color,
-        },
-    }
-    point = {
-        "mark": {"type": "point", "filled": True, "size": 140, "opacity": 1},
-        "encoding": {
-            "y": y,
-            "x": {"field": "ratio", **across},
-            "color": color,
-            "shape": shape,
-            "tooltip": tip,
-        },
-    }
-    return _chart(rows, {"layer": [one, span, point], "height": _height(order)})
-
-
-def _ticks(rows: Sequence[Row]) -> list[float]:
-    """Round ratios from the least ``low`` to the greatest ``high``, 1 among them. Those that Vega
-    chooses on a logarithmic axis have no labels but close to powers of ten.
-    """
-    low, high = min(1.0, *(row["low"] for row in rows)), max(1.0, *(row["high"] for row in rows))
-    if not 0 < low < high < 6 * low:
-        first, last = (round(math.log10(one)) if one > 0 else 0 for one in (low, high))
-        decades = range(max(first - 1, -12), min(last + 1, 12) + 1)
-        return [float(f"{part}e{ten}") for ten in decades for part in (1, 2, 5)]
-    rough = (high - low) / 4
-    ten = 10.0 ** math.floor(math.log10(rough))
-    step = next(part * ten for part in (1, 2, 5, 10) if part * ten >= rough)
-    first, last = math.floor((low - 1) / step), math.ceil((high - 1) / step)
-    return [round(1 + number * step, 9) for number in range(first, last + 1)]
-
-
-def waterfall(rows: Sequence[Row], parts: Mapping[str, str], axis: str) -> Spec:
-    """A bar ``from`` one value ``to`` the next in each row but the first and the last, which are
-    marked ``at`` their values; ``parts`` are colours.
-    """
-    order = [row["where"] for row in rows]
-    y = {"field": "where", "type": "nominal", "sort": order, "title": None}
-    across = {
-        "type": "quantitative",
-        "title": axis,
-        "scale": {"zero": False, "padding": 12},
-        "axis": _TICKS,
-    }
-    color = {**_color("part", list(parts), list(parts.values()), list(parts)), "legend": None}
-    end = {
-        "transform": [{"filter": "isValid(datum.at)"}],
-        "mark": {"type": "tick", "thickness": 5, "size": 22, "opacity": 1},
-        "encoding": {"y": y, "x": {"field": "at", **across}, "color": color},
-    }
-    step = {
-        "transform": [{"filter": "isValid(datum.from)"}],
-        "mark": {"type": "bar", "style": "part", "height": {"band": 0.72}},
-        "encoding": {
-            "y": y,
-            "x": {"field": "from", **across},
-            "x2": {"field": "to"},
-            "color": color,
-            "tooltip": [_tip("where", "component"), _tip("shown", "so far")],
-        },
-    }
-    return _chart(rows, {"layer": [end, step], "height": _height(order)})
 
 
 def _any(rows: Sequence[Row]) -> bool:

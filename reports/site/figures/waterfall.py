@@ -9,7 +9,7 @@ from cnibench.analysis.model import Cpp, Pair
 from cnibench.cpp import colors
 from cnibench.reports._looks import Look
 from cnibench.reports.document.parts import Table
-from cnibench.reports.site.figures import specs
+from cnibench.reports.site.figures import pairs
 from cnibench.reports.site.figures.charts import Chart
 
 _STEPS = 8  # components with a step of their own; the others share one
@@ -44,16 +44,6 @@ def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
     shown = {name: steps[name] for name in largest[:_STEPS]}
     if rest := sum(steps[name] for name in steps if name not in shown):
         shown[colors.OTHER] = rest
-    at, rows = one.total, []
-    for name, change in shown.items():
-        place, at = at, at + change
-        words = f"{name} {change:+,.0f}"
-        rows.append({"where": words, "part": name, "from": place, "to": at, "shown": f"{at:,.0f}"})
-    ends = [
-        {"where": f"{row.label} {row.total:,.0f}", "part": row.label, "at": row.total}
-        for row in (one, other)
-    ]
-    rows = [ends[0], *rows, ends[1]]
     shades = {name: colors.color(name) for name in shown} | {
         row.label: look.color for row, look in zip((one, other), known, strict=True)
     }
@@ -72,12 +62,9 @@ def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
     return Chart(
         title,
         f"{title}: the difference in cycles per packet of each component, the largest first.",
-        specs.waterfall(rows, shades, axis),
+        pairs.waterfall([(row.label, row.total) for row in (one, other)], shown, shades, axis),
         Table(["component", one.label, other.label, "difference"], table),
-        (
-            f"a component with + takes more in {other.label}, one with - less; means over the"
-            " blocks; the axis does not begin at 0",
-        ),
+        pictured=False,
     )
 
 

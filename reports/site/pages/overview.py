@@ -193,11 +193,8 @@ def _versus(
     )
     if found.chart is not None:
         found = replace(found, chart=gallery.add(found.chart, "versus", a, b))
-    # Without pictures: of 16 profiles' pairs they would be 60 MB.
     steps = [
-        replace(
-            step, chart=gallery.add(replace(step.chart, pictured=False), "steps", a, b, str(number))
-        )
+        replace(step, chart=gallery.add(step.chart, "steps", a, b, str(number)))
         for number, step in enumerate(found.steps)
     ]
     found = replace(found, steps=steps)

@@ -19,7 +19,7 @@ from cnibench.reports._numbers import p_value
 from cnibench.reports.document.comparison import ratio
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
-from cnibench.reports.site.figures import specs, waterfall
+from cnibench.reports.site.figures import pairs, waterfall
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.places import FAILED_OFTEN, Place
 
@@ -106,7 +106,7 @@ def versus(
         b,
         _lead(a, b, count) + (f" This {_ASSUMES}." if modelled else ""),
         Table(heads, rows, False),
-        _chart(material, a, b, bars, rows),
+        _chart(material, a, b, bars),
         cycles,
         steps,
         list(features),
@@ -157,9 +157,8 @@ def _bar(place: Place, pair: Pair, a: str, shown: str, verdict: str) -> dict[str
     }
 
 
-def _chart(
-    material: Material, a: str, b: str, bars: Sequence[dict[str, object]], rows: Sequence[list[str]]
-) -> Chart | None:
+def _chart(material: Material, a: str, b: str, bars: Sequence[dict[str, object]]) -> Chart | None:
+    """Without a table: the page has its figures."""
     if not bars:
         return None
     title = f"How much better {a} is than {b}"
@@ -179,12 +178,9 @@ def _chart(
         _MEANING["no-difference-found"],
         _MEANING["inconclusive"],
     )
-    table = Table(
-        ["where", f"{a} / {b}", "verdict"], [[row[0], row[3], row[6]] for row in rows], False
-    )
     colors = [material.looks[one].color for one in (a, b)]
-    spec = specs.ratios(bars, "times better (log scale)", verdicts, colors)
-    return Chart(title, about, spec, table, notes)
+    spec = pairs.ratios(bars, "times better (log scale)", verdicts, colors)
+    return Chart(title, about, spec, None, notes, pictured=False)
 
 
 def _lead(a: str, b: str, count: dict[str, int]) -> str:

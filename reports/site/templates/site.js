@@ -5,15 +5,15 @@
   const form = document.getElementById("filters");
   const drawn = new Map();
 
-  function theme() {
-    const text = dark.matches ? "#e8eaee" : "#1a1c20";
-    const line = dark.matches ? "#383d47" : "#d4d8df";
+  function theme(night) {
+    const text = night ? "#e8eaee" : "#1a1c20";
+    const line = night ? "#383d47" : "#d4d8df";
     const narrow = window.innerWidth < 520;
     return {
       aria: false, background: null, font: "system-ui, sans-serif", view: { stroke: null },
       axis: { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: narrow ? 110 : 190 },
       legend: { labelColor: text, titleColor: text, labelFontSize: 12, labelLimit: narrow ? 110 : 240, symbolLimit: 60, columns: narrow ? 2 : 3 },
-      style: { interval: { stroke: dark.matches ? "#ffffff" : "#1a1a1a", strokeWidth: 2.5 }, part: { stroke: dark.matches ? "#14161a" : "#555b66", strokeWidth: 0.6 } }
+      style: { interval: { stroke: night ? "#ffffff" : "#1a1a1a", strokeWidth: 2.5 }, part: { stroke: night ? "#14161a" : "#555b66", strokeWidth: 0.6 } }
     };
   }
 
@@ -34,14 +34,25 @@
     spec.height = places.length * (14 * Math.max(1, ...places.map(lines)) + 12);
   }
 
+  // What a chart's figure has: a specification, or figures that pairs.js makes one of.
+  function specification(plot) {
+    const found = JSON.parse(plot.parentElement.querySelector("script").textContent);
+    return found.form ? window.pairCharts[found.form](found) : found;
+  }
+
+  function embed(where, spec, look, night) {
+    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, logLevel: 1, defaultStyle: false, config: look, tooltip: { theme: night ? "dark" : "light" } };
+    return window.vegaEmbed(where, spec, options);
+  }
+
   function draw(plot) {
-    const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
+    const spec = specification(plot);
     const profiles = chosen();
     if (profiles) spec.data.values = spec.data.values.filter((row) => row.profile === undefined || profiles.has(row.profile));
     if (typeof spec.height === "number" && (spec.layer ? spec.layer[0].mark.type === "bar" : true)) {
       spec.height = 30 * Math.max(2, new Set(spec.data.values.map((row) => row.profile)).size);
     }
-    const look = theme(), legend = look.legend.columns;
+    const look = theme(dark.matches), legend = look.legend.columns;
     JSON.stringify(spec, (key, value) => {
       if (value && value.legend && value.scale) {
         const long = value.scale.domain.some((name) => name.length > 14);
@@ -53,14 +64,46 @@
     });
     const turn = (drawn.get(plot) || { turn: 0 }).turn + 1;
     drawn.set(plot, { turn: turn });
-    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, logLevel: 1, defaultStyle: false, config: look, tooltip: { theme: dark.matches ? "dark" : "light" } };
-    return window.vegaEmbed(plot.firstElementChild, spec, options).then((result) => {
+    return embed(plot.firstElementChild, spec, look, dark.matches).then((result) => {
       const latest = drawn.get(plot);
       if (latest.turn !== turn) { result.finalize(); return; }
       latest.view = result;
       plot.dataset.ready = "yes";
     });
   }
+
+  // A chart without a file becomes one on demand: on white, as wide as the others.
+  function save(plot, kind) {
+    const figure = plot.parentElement;
+    const spec = Object.assign(specification(plot), { width: 720, title: { text: figure.querySelector("figcaption").textContent, anchor: "start" } });
+    const look = Object.assign(theme(false), { background: "#ffffff", font: "sans-serif" });
+    return embed(document.createElement("div"), spec, look, false).then((result) => {
+      const made = kind === "SVG"
+        ? result.view.toSVG().then((text) => URL.createObjectURL(new Blob([text], { type: "image/svg+xml" })))
+        : result.view.toImageURL("png", 2);
+      return made.then((address) => {
+        const link = document.createElement("a");
+        link.href = address;
+        link.download = figure.id + "." + kind.toLowerCase();
+        link.click();
+        result.finalize();
+      });
+    });
+  }
+
+  if (window.vegaEmbed) document.querySelectorAll("figure > .picture[hidden]").forEach((line) => {
+    const figure = line.parentElement;
+    line.append("Picture: ");
+    for (const kind of ["SVG", "PNG"]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = kind;
+      button.setAttribute("aria-label", kind + " of: " + figure.querySelector("figcaption").textContent);
+      button.addEventListener("click", () => save(figure.querySelector(".plot"), kind));
+      line.append(button, " ");
+    }
+    line.hidden = false;
+  });
 
   const watch = new IntersectionObserver((entries) => {
     for (const entry of entries) {

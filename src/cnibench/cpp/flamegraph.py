@@ -1,11 +1,12 @@
-"""Flame graphs as static SVG: no script, nothing to load, every name escaped; a tool tip says the
-figures.
+"""Flame graphs: as static SVG (no script, nothing to load, every name escaped; a tool tip says the
+figures), and as a list of frames for pages that draw them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from cnibench.errors import MeasureError
@@ -20,6 +21,15 @@ _SMALLEST = 0.3  # pixels: a narrower frame cannot be seen
 _HEAD = 44
 
 Tree = Mapping[tuple[str, ...], float]
+
+
+class Seen(NamedTuple):
+    """A frame that is wide enough to be seen; ``other`` are its cycles in the base."""
+
+    level: int
+    name: str
+    value: float
+    other: float
 
 
 @dataclass
@@ -46,11 +56,8 @@ def draw(tree: Tree, title: str, color: Callable[[str], str]) -> str:
     """The SVG of stacks (root first, with cycles per packet). ``color`` gives a function's colour.
     Raises MeasureError when empty.
     """
-    root = _Frame("all")
-    for path, value in sorted(tree.items()):
-        root.add(path, value, 0.0)
     return _svg(
-        root,
+        _root({}, tree),
         title,
         lambda frame: color(frame.name),
         lambda frame: f"{frame.name}: {frame.value:.1f} cycles per packet",
@@ -61,10 +68,8 @@ def draw_difference(base: Tree, tree: Tree, title: str) -> str:
     """Frames as wide as in ``tree``; red where it costs more than ``base``, blue where less, the
     deeper the more.
     """
-    root = _Frame("all")
-    for path in sorted({*base, *tree}):
-        root.add(path, tree.get(path, 0.0), base.get(path, 0.0))
-    largest = max(abs(frame.value - frame.other) for frame in _all(root)) or 1.0
+    root = _root(base, tree)
+    largest = _largest(root)
 
     def shade(frame: _Frame) -> str:
         change = (frame.value - frame.other) / largest
@@ -79,6 +84,35 @@ def draw_difference(base: Tree, tree: Tree, title: str) -> str:
     return _svg(root, title, shade, words)
 
 
+def frames(base: Tree, tree: Tree) -> tuple[list[Seen], float]:
+    """The frames of ``tree`` that can be seen, each before those that it calls, and the largest
+    change of any frame from ``base``. Raises MeasureError when there are none.
+    """
+    root = _root(base, tree)
+    least = _SMALLEST / _scale(root)
+    found: list[Seen] = []
+
+    def add(frame: _Frame, level: int) -> None:
+        if frame.value >= least:
+            found.append(Seen(level, frame.name, frame.value, frame.other))
+            for child in frame.children.values():
+                add(child, level + 1)
+
+    add(root, 0)
+    return found, _largest(root)
+
+
+def _root(base: Tree, tree: Tree) -> _Frame:
+    root = _Frame("all")
+    for path in sorted({*base, *tree}):
+        root.add(path, tree.get(path, 0.0), base.get(path, 0.0))
+    return root
+
+
+def _largest(root: _Frame) -> float:
+    return max(abs(frame.value - frame.other) for frame in _all(root)) or 1.0
+
+
 def _all(frame: _Frame) -> list[_Frame]:
     found = [frame]
     for child in frame.children.values():
@@ -86,16 +120,21 @@ def _all(frame: _Frame) -> list[_Frame]:
     return found
 
 
-def _svg(
-    root: _Frame, title: str, color: Callable[[_Frame], str], words: Callable[[_Frame], str]
-) -> str:
+def _scale(root: _Frame) -> float:
+    """Pixels of a cycle. Raises MeasureError when there are none."""
     if root.value <= 0:
         raise MeasureError(
             "there are no stacks to draw",
             "does the run have cpp windows? 'cnibench cpp RUN' lists them",
         )
+    return (_WIDTH - 2 * _MARGIN) / root.value
+
+
+def _svg(
+    root: _Frame, title: str, color: Callable[[_Frame], str], words: Callable[[_Frame], str]
+) -> str:
+    scale = _scale(root)
     height = _HEAD + root.depth() * _ROW + _MARGIN
-    scale = (_WIDTH - 2 * _MARGIN) / root.value
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height}"'
