@@ -1,5 +1,6 @@
 """Models that need a stock kernel's modules: Weave's state, the sabotages of those that were tried,
-and the rows of docs/fidelity.md, in one VM. Where the VM is emulated this takes half an hour.
+Services by ipvs, and the rows of docs/fidelity.md, in one VM. Where the VM is emulated this takes
+half an hour.
 """
 
 from __future__ import annotations
@@ -37,11 +38,14 @@ def test_weaves_state_and_each_models_row_on_a_stock_kernel(tmp_path: Path) -> N
     pytest_ = _python("-m", "pytest", *options, f"--junitxml={tmp_path}/found.xml", *tests)
     names = [name for name in builtin() if name in fidelity.table(PAGE) and lacking(name)]
     rows = _python("-m", "tests.lab._fidelity_table", *names)
+    services = ["tests/lab/test_services.py", "-k", "ipvs"]
+    ipvs = _python("-m", "pytest", *options, f"--junitxml={tmp_path}/services.xml", *services)
     # the rows first, Weave's last: from then on this kernel tracks connections in all Pods
-    in_guest(f"cd {ROOT} && {rows} > {tmp_path}/rows; {pytest_}", tmp_path)
-    cases = list(ElementTree.parse(tmp_path / "found.xml").iter("testcase"))
-    assert len(cases) >= 12 + len(sabotaged)
-    assert not [case.get("name") for case in cases if len(case)]  # failed or skipped
+    in_guest(f"cd {ROOT} && {rows} > {tmp_path}/rows; {ipvs}; {pytest_}", tmp_path)
+    for file, least in (("services.xml", 9), ("found.xml", 12 + len(sabotaged))):
+        cases = list(ElementTree.parse(tmp_path / file).iter("testcase"))
+        assert len(cases) >= least, file
+        assert not [case.get("name") for case in cases if len(case)]  # failed or skipped
     found = (tmp_path / "rows").read_text().splitlines()
     assert found == [fidelity.table(PAGE)[name] for name in names]
 

@@ -9,6 +9,7 @@ wire; the node itself cannot reach its Pods by them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from cnibench.clusters.lab.builders.base import Datapath
 from cnibench.clusters.lab.namespaces import links
@@ -32,12 +33,11 @@ class Macvlan(Datapath):
         links.add(
             node.ns,
             scratch,
-            "macvlan",
+            self.name,
             up=False,
             link=links.index(node.ns, node.wire),
-            macvlan_mode="bridge",
-            address=links.mac(2, node.number, pod.number),
             mtu=self.deployment.mtu,
+            **self._options(pod),
         )
         node.ns.ipr.link(
             "set", index=links.index(node.ns, scratch), ifname=pod.interface, net_ns_fd=pod.ns.fd
@@ -49,6 +49,11 @@ class Macvlan(Datapath):
             length = CLUSTER_CIDRS[family].partition("/")[2]
             links.address(pod.ns, pod.interface, f"{address}/{length}")
         yield "address"
+
+    def _options(self, pod: LabPod) -> dict[str, Any]:
+        """Those of the device, beside its wire and MTU."""
+        mac = links.mac(2, pod.node.number, pod.number)
+        return {"macvlan_mode": "bridge", "address": mac}
 
 
 PROVIDER = Macvlan

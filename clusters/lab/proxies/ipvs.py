@@ -19,6 +19,8 @@ from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS, Service
 from cnibench.listing.virtual_servers import virtual_servers
 
 _LIMIT = 120.0  # s for ten thousand Services
+# Of one input: ipvsadm 1.31 carries out the first 2048 and ends with status 0.
+_LINES = 1000
 
 
 class Ipvs(Proxy):
@@ -95,8 +97,8 @@ class Ipvs(Proxy):
             had = before.get(one, ())
             servers += [f"-a {one} -r {_end(*each)} -m -w 1" for each in targets if each not in had]
             servers += [f"-d {one} -r {_end(*each)}" for each in had if each not in targets]
-        if servers:
-            text = "\n".join(servers) + "\n"
+        for start in range(0, len(servers), _LINES):
+            text = "\n".join(servers[start : start + _LINES]) + "\n"
             node.ns.run(["ipvsadm", "--restore"], input=text, timeout=_LIMIT)
         kept = {one.address for services in self.services.values() for one in services}
         addresses = [_address("del", one) for one in {one.address for one in gone} - kept]
