@@ -16,11 +16,8 @@ from cnibench.clusters.lab.proxies.iptables import translated
 from cnibench.clusters.lab.rules import kubeproxy_ipvs
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS, Service
-from cnibench.listing.virtual_servers import virtual_servers
 
 _LIMIT = 120.0  # s for ten thousand Services
-# Of one input: ipvsadm 1.31 carries out the first 2048 and ends with status 0.
-_LINES = 1000
 
 
 class Ipvs(Proxy):
@@ -97,8 +94,8 @@ class Ipvs(Proxy):
             had = before.get(one, ())
             servers += [f"-a {one} -r {_end(*each)} -m -w 1" for each in targets if each not in had]
             servers += [f"-d {one} -r {_end(*each)}" for each in had if each not in targets]
-        for start in range(0, len(servers), _LINES):
-            text = "\n".join(servers[start : start + _LINES]) + "\n"
+        if servers:
+            text = "\n".join(servers) + "\n"
             node.ns.run(["ipvsadm", "--restore"], input=text, timeout=_LIMIT)
         kept = {one.address for services in self.services.values() for one in services}
         addresses = [_address("del", one) for one in {one.address for one in gone} - kept]
@@ -110,16 +107,12 @@ class Ipvs(Proxy):
     def found(self) -> Mapping[str, Counted]:
         found = {}
         for node in self.deployment.nodes():
-            with node.ns.inside():
-                servers = virtual_servers()
+            # Not /proc/net/ip_vs, which Linux 6.1 gives incompletely if it is longer than a page.
+            text = node.ns.run(["ipvsadm", "--save", "--numeric"], timeout=_LIMIT).stdout
+            lines = [_saved(line.split()) for line in text.splitlines()]
             for family in self.services:
-                lines = []
-                for one in servers:
-                    if (":" in one.address) == (family == 6):
-                        own = f"{one.protocol} {_end(one.address, one.port)}"
-                        lines.append(own)
-                        lines += [f"{own} {_end(*target[:2])}" for target in one.targets]
-                found[place(node, family)] = Counted(len(lines), digest(lines))
+                own = [line for line in lines if ("[" in line) == (family == 6)]
+                found[place(node, family)] = Counted(len(own), digest(own))
         return found
 
     def expected(self, family: int) -> Counted:
@@ -132,6 +125,12 @@ class Ipvs(Proxy):
 
     def translated(self, node: LabNode, service: Service) -> bool:
         return translated(node, service)
+
+
+def _saved(words: Sequence[str]) -> str:
+    """Of ``-A -t 10.96.0.1:443 -s rr`` and ``-a -t 10.96.0.1:443 -r 10.0.0.1:6443 -m -w 1``."""
+    own = f"{'tcp' if words[1] == '-t' else 'udp'} {words[2]}"
+    return f"{own} {words[4]}" if words[0] == "-a" else own
 
 
 def _virtual(service: Service) -> str:
