@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cnibench.clusters.lab.datapaths.ila import sir_address
+from cnibench.clusters.lab.datapaths.ila.kernel import sir_address
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc
 from cnibench.clusters.lab.namespaces.netns import Namespace

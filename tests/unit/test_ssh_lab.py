@@ -114,7 +114,7 @@ def test_what_is_sent(libraries: bool) -> None:
     with tarfile.open(fileobj=io.BytesIO(data[8:])) as archive:
         names = set(archive.getnames())
         assert all(member.isreg() for member in archive)
-    assert {"remote/program.py", "namespaces/tree.py", "datapaths/flannel.py"} <= {
+    assert {"remote/program.py", "namespaces/tree.py", "datapaths/flannel/backends.py"} <= {
         name.removeprefix("cnibench/clusters/lab/") for name in names
     }
     assert not any(name.startswith(("cnibench/cli/", "cnibench/reports/")) for name in names)

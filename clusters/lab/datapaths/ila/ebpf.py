@@ -11,7 +11,12 @@ import ipaddress
 import struct
 from collections.abc import Sequence
 
-from cnibench.clusters.lab.datapaths.ila import SIR_PREFIX, Addressed, locator_address, sir_address
+from cnibench.clusters.lab.datapaths.ila.kernel import (
+    SIR_PREFIX,
+    Addressed,
+    locator_address,
+    sir_address,
+)
 from cnibench.clusters.lab.ebpf import tc as ebpf_tc
 from cnibench.clusters.lab.ebpf.programs import Loaded, read_object
 from cnibench.clusters.lab.namespaces import links
@@ -90,6 +95,3 @@ class IlaEbpf(Addressed):
 
 def _packed(address: str) -> bytes:
     return ipaddress.IPv6Address(address).packed
-
-
-PROVIDER = IlaEbpf

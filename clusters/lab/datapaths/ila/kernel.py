@@ -194,6 +194,3 @@ def _encap(prefix: str, hook: str) -> list[str]:
         "hook-type",
         hook,
     ]
-
-
-PROVIDER = Ila

@@ -16,7 +16,7 @@ from typing import Any
 from cnibench.clusters.lab.builders.bridged import Bridged
 from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.daemons import wireguard
-from cnibench.clusters.lab.datapaths.flannel import Flannel
+from cnibench.clusters.lab.datapaths.flannel.backends import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
@@ -83,6 +83,3 @@ class FlannelWireguard(Flannel):
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         return {}
-
-
-PROVIDER = (FlannelIpip, FlannelWireguard)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnibench.clusters.lab.datapaths.macvlan import Macvlan
+from cnibench.clusters.lab.datapaths.nic_devices.macvlan import Macvlan
 from cnibench.clusters.lab.namespaces.places import LabPod
 
 _L2 = 0  # IPVLAN_MODE_L2 (linux/if_link.h)
@@ -24,6 +24,3 @@ class Ipvlan(Macvlan):
 
     def _options(self, pod: LabPod) -> dict[str, Any]:
         return {"ipvlan_mode": _L2}
-
-
-PROVIDER = Ipvlan

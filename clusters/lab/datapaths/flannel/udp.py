@@ -15,7 +15,7 @@ import ipaddress
 from cnibench.clusters.lab.builders.bridged import Bridged
 from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.daemons.processes import Daemons, has_device, program
-from cnibench.clusters.lab.datapaths.flannel import Flannel
+from cnibench.clusters.lab.datapaths.flannel.backends import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
@@ -60,6 +60,3 @@ class FlannelUdp(Flannel):
 
     def remove(self) -> None:
         self.daemons.stop()
-
-
-PROVIDER = FlannelUdp

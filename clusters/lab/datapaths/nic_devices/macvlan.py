@@ -54,6 +54,3 @@ class Macvlan(Datapath):
         """Those of the device, beside its wire and MTU."""
         mac = links.mac(2, pod.node.number, pod.number)
         return {"macvlan_mode": "bridge", "address": mac}
-
-
-PROVIDER = Macvlan

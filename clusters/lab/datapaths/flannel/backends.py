@@ -112,6 +112,3 @@ def _own(node: LabNode, family: int) -> str:
     return (
         f"{ipaddress.ip_network(node.subnets[family]).network_address}/{32 if family == 4 else 128}"
     )
-
-
-PROVIDER = Flannel
