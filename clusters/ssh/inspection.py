@@ -66,15 +66,22 @@ def problems(machine: str, one: Seen, source: Source, control_plane: bool) -> It
     yield from (Problem("", f"{machine}: {lacks}", remedy) for lacks, remedy in _parts(one, source))
 
 
+def claimed(one: Seen) -> tuple[str, str] | None:
+    """The run of cnibench that a machine belongs to, and the remedy."""
+    if one["used"] == "yes":
+        return f"the run {one['run']} of {one['owner']} uses it", "wait for its end"
+    if one["journal"]:
+        return (
+            f"the run {one['run']} of {one['owner']} was not put back",
+            "cnibench clean with the same machines (and --owner, when it is not yours)",
+        )
+    return None
+
+
 def _taken(one: Seen) -> Iterator[tuple[str, str]]:
     """What belongs to somebody else."""
-    if one["used"] == "yes":
-        yield f"the run {one['run']} of {one['owner']} uses it", "wait for its end"
-    elif one["journal"]:
-        yield (
-            f"the run {one['run']} of {one['owner']} was not put back",
-            "cnibench clean with the same --cluster (and --owner, when it is not yours)",
-        )
+    if claim := claimed(one):
+        yield claim
     elif node := one.words("node"):
         yield (
             f"it is a node of a cluster already ({', '.join(node)})",

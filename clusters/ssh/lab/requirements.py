@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.ssh.inspection import Seen
+from cnibench.clusters.ssh.inspection import Seen, claimed
 from cnibench.testbed.cluster import Problem, Wire
 
 _NEEDED = {"ip": "iproute2", "awk": "mawk", "find": "findutils", "sysctl": "procps"}
@@ -17,13 +17,8 @@ def problems(machine: str, one: Seen) -> Iterator[Problem]:
 
 
 def _found(one: Seen) -> Iterator[tuple[str, str]]:
-    if one["used"] == "yes":
-        yield f"the run {one['run']} of {one['owner']} uses it", "wait for its end"
-    elif one["journal"]:
-        yield (
-            f"the run {one['run']} of {one['owner']} was not put back",
-            "cnibench clean with the same machines (and --owner, when it is not yours)",
-        )
+    if claim := claimed(one):
+        yield claim
     if absent := sorted(_NEEDED.keys() - one.tools):
         packages = " ".join(sorted({_NEEDED[tool] for tool in absent}))
         yield f"not installed: {', '.join(absent)}", f"apt-get install {packages}"

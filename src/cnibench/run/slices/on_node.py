@@ -35,6 +35,7 @@ MODULES = (
     "run.slices.priority",
     "run.slices.readings.accepted",
     "run.slices.readings.clocks",
+    "run.slices.readings.cost",
     "run.slices.readings.counters",
     "run.slices.readings.machine",
     "run.slices.readings.quota",

@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cnibench.run.slices.looks import Programs
+from cnibench.run.slices.readings import cost
 from cnibench.run.slices.readings.clocks import Clocks
 from cnibench.system.heartbeat import opened
 
-_COSTS = 0.0002  # s: a machine that takes longer for one reading is not read in each slice
 _LARGEST = 1 << 16
 _USED = slice(1, 4)  # user, nice, system: of the words of a CPU's line
 _IRQ, _SOFTIRQ, _STEAL = 6, 7, 8
@@ -46,12 +46,7 @@ class Machine:
         self._own = Clocks(beside)
         self._stat = opened("/proc/stat")
         self._apart = self._stat >= 0 and apart(os.pread(self._stat, _LARGEST, 0))
-        times = []
-        for _ in range(3):  # one of them may be interrupted
-            began = time.monotonic()
-            self.read()
-            times.append(time.monotonic() - began)
-        if min(times) > _COSTS:
+        if cost.too_much(self.read):
             self.close()
 
     def read(self) -> Spent | None:

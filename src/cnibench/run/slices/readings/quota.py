@@ -7,12 +7,11 @@ The kernel counts exactly, but only when the time is over, and adds up what each
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 
+from cnibench.run.slices.readings import cost
 from cnibench.system.heartbeat import throttled, throttling
 
-_COSTS = 0.0002  # s: where one reading takes longer it is not read in each slice
 _COUNTERS = (b"throttled_usec", b"throttled_time")
 
 
@@ -31,12 +30,7 @@ class Quota:
                 else:
                     self._files.append(file)
                 known.add(key)
-        times = []
-        for _ in range(3):  # one of them may be interrupted
-            began = time.monotonic()
-            self.read()
-            times.append(time.monotonic() - began)
-        if min(times) > _COSTS:
+        if cost.too_much(self.read):
             self.close()
 
     def read(self) -> float | None:
