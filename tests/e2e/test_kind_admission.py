@@ -117,16 +117,21 @@ def test_a_policy_of_the_cluster_is_named(
     with there(bare_cluster, policy, binding):
         _enforced(bare_cluster)
         said = refused(bare_cluster, space, tmp_path)
+    _enforced(bare_cluster, False)  # the next test's Pods must not meet it
     assert "ValidatingAdmissionPolicy 'admission'" in said
 
 
-def _enforced(kept: Kept) -> None:
-    """Waits until the API server has read the policy."""
+def _enforced(kept: Kept, now: bool = True) -> None:
+    """Waits until the API server has read the policy, or that it is deleted."""
     pod = of_space("Pod", {
         "shareProcessNamespace": True, "containers": [{"name": "x", "image": "x"}],
     })  # fmt: skip
     ask = ("create", "--dry-run=server", "-f", "-")
-    until(lambda: kubectl(kept.access, *ask, input=json.dumps(pod), check=False).returncode)
+
+    def refuses() -> bool:
+        return kubectl(kept.access, *ask, input=json.dumps(pod), check=False).returncode != 0
+
+    until(lambda: refuses() == now)
 
 
 class Mesh(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,6 @@
-"""A limit of the machine that several clusters at the same time would reach."""
+"""Settings of the whole machine: a limit that several clusters at the same time would reach, and
+what an agent of Cilium sets.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,18 @@ _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 # All nodes are the same user's. A control plane has 27, a worker 14, an agent of Cilium some more;
 # Linux allows 128.
 _ENOUGH = 512
+# As Cilium sets them, for ever. They are set before the first test: one suite's Cilium must not
+# change them while another suite compares what its machines have before and after.
+_CILIUM = {"kernel/timer_migration": "0\n", "kernel/unprivileged_bpf_disabled": "1\n"}
 
 
 @contextmanager
 def raised() -> Iterator[None]:
     """The limit is at least what clusters need; the last process that needs it sets it back."""
+    for name, value in _CILIUM.items():
+        file = Path("/proc/sys", name)
+        if file.read_text(encoding="ascii") != value:
+            file.write_text(value, encoding="ascii")
     own = os.getpid()
     _change(lambda users: [*users, own])
     try:

@@ -21,7 +21,7 @@ from cnibench.run.slices.readings.clocks import Clocks, Modes
 from cnibench.run.slices.readings.counters import Counter, Sent
 from cnibench.run.slices.readings.quota import Quota
 
-_START = 10.0  # s
+_START = 30.0  # s: a loaded machine takes long to begin a program
 _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
 _STOPS = 3.0  # s: a client that is not stopped by then is dying, or its CPU is somebody else's
 _LOOK = 0.0002  # s
