@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
 SUITES = {
+    "test_kind_agents": "kubernetes-runs",
+    "test_kind_charts": "kubernetes-runs",
     "test_kind_nodes": "kubernetes-runs",
     "test_kind_run": "kubernetes-runs",
-    "test_kind_profiles": "kubernetes-profiles",
-    "test_kind_removal": "kubernetes-profiles",
     "test_kind_": "kubernetes",
     "test_ssh": "kubernetes-runs",
     "test_vm_models": "vm-models",
@@ -39,7 +39,7 @@ SUITES = {
     "test_release": "release",
 }
 """How a file's name begins, and its suite; the first match counts. All others need only the lab.
-Three suites may run at the same time: each has clusters of its own.
+Suites may run at the same time: each has clusters of its own.
 """
 COMMANDS = "commands"
 FIRST = ("test_slices_run", "test_run_faults", "test_run_for_scripts")
