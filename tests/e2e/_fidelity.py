@@ -93,12 +93,6 @@ class Seen:
                         )
                     )
 
-    def rates(self) -> None:
-        """One repeat of TCP_RR's rate alone."""
-        for placement in PLACEMENTS:
-            found = self._sample(placement, "tcp-rr", {}, "speed")
-            self._note_rate(placement, found)
-
     def _note_rate(self, placement: Placement, found: Measurements) -> None:
         rate = next(one.value for one in found.readings if one.metric == "transaction_rate")
         self.found["rate"].setdefault(placement, []).append(rate)
