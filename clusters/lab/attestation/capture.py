@@ -9,6 +9,7 @@ import ipaddress
 import mmap
 import socket
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -65,14 +66,22 @@ class Packet:
     checksum: bool = False
 
 
+_NONE = "no packet of it on the wire"
+
+
+def encapsulation(packets: Sequence[Packet], wanted: str) -> tuple[str, str, bool]:
+    """(what is expected of a connection's packets on the wire, what is observed, as expected?)."""
+    counts = Counter(packet.encapsulation for packet in packets)
+    observed = ", ".join(f"{count} packets {kind}" for kind, count in sorted(counts.items()))
+    return f"all {wanted}", observed or _NONE, counts.keys() == {wanted}
+
+
 def outer_checksum(packets: Sequence[Packet], wanted: bool) -> tuple[str, str, bool]:
     """(what is expected of the outer UDP checksum over IPv4, what is observed, as expected?); it
     decides which feature of a NIC helps.
     """
     with_one = sum(packet.checksum for packet in packets)
-    observed = (
-        f"in {with_one} of {len(packets)} packets" if packets else "no packet of it on the wire"
-    )
+    observed = f"in {with_one} of {len(packets)} packets" if packets else _NONE
     return (
         "in all packets" if wanted else "in none",
         observed,

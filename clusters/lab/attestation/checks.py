@@ -170,17 +170,8 @@ def _from(
     )
     checksum = deployment.profile.features.outer_checksum
     for packets, suffix in ((data, way), (replies, f"{way}-replies")):
-        kinds = sorted({packet.encapsulation for packet in packets})
-        observed = ", ".join(
-            f"{sum(packet.encapsulation == kind for packet in packets)} packets {kind}"
-            for kind in kinds
-        )
         yield deployment.attestation(
-            f"encapsulation{suffix}",
-            f"all {expected}",
-            observed or "no packet of it on the wire",
-            kinds == [expected],
-            family,
+            f"encapsulation{suffix}", *capture.encapsulation(packets, expected), family
         )
         if checksum is not None and expected in capture.KEYED and family == 4:
             yield deployment.attestation(

@@ -114,16 +114,8 @@ def _counters(
 def _encapsulated(
     deployment: Pair, packets: Sequence[Packet], expected: str, suffix: str
 ) -> Iterator[Attestation]:
-    kinds = sorted({packet.encapsulation for packet in packets})
-    observed = ", ".join(
-        f"{sum(packet.encapsulation == kind for packet in packets)} packets {kind}"
-        for kind in kinds
-    )
     yield deployment.attestation(
-        f"encapsulation{suffix}",
-        f"all {expected}",
-        observed or "no packet of it on the wire",
-        kinds == [expected],
+        f"encapsulation{suffix}", *capture.encapsulation(packets, expected)
     )
     checksum = deployment.profile.features.outer_checksum
     if checksum is not None and expected in capture.KEYED:
