@@ -108,6 +108,23 @@ def test_in_slices_a_deployment_that_changes_loses_the_samples_of_its_block(
     assert sorted(verified) == ["a"] * 3 + ["b"] * 3
 
 
+def test_in_slices_the_last_deployments_are_attested_in_full_before_they_are_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slices, "measure", lambda slices, *what: slices.windows.measure(*what))
+    cells = [msgspec.structs.replace(cell(label), method="slices") for label in ("a", "b")]
+    cluster = Local(Options())
+    cluster.changing = ("b",)
+    with RunWriter.create(folder, manifest(cells, 3)) as writer:
+        # the run ends one block before the last one that it could have
+        ended = runner(writer, cluster, enough=lambda blocks: "decided" * (blocks == 2))
+        assert ended.run() == 1
+    status = {(one.label, one.block): one.status for one in RunReader(folder).samples()}
+    assert status.pop(("b", 1)) == "failed"
+    assert status == dict.fromkeys([("a", 0), ("a", 1), ("b", 0)], "ok")
+    assert [one[:7] for one in cluster.log] == (["install"] * 2 + ["remove "] * 2) * 2 + ["left"]
+
+
 @pytest.mark.parametrize("method", ["windows", "slices"])
 def test_a_deployment_that_is_not_compared_is_attested_before_it_is_removed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, method: str

@@ -108,7 +108,7 @@ class Blocks:
 
         def measure(block: int, cells: list[Cell]) -> int:
             nonlocal last
-            if block // kept != last // kept:  # a resumed run had the rest of that deployment
+            if block // kept != last // kept:
                 remove()
             last = block
             labels = dict.fromkeys(cell.label for cell in cells if cell.label not in states)
@@ -120,11 +120,10 @@ class Blocks:
             failed += self.verification.after_block(states, cells, block)
             if (block + 1) % kept == 0:
                 failed += self.verification.before_removal(states)
-                remove()
             return failed
 
-        try:
-            return self._each(measure)
+        try:  # the last deployments are there until it is known that no block follows
+            return self._each(measure) + self.verification.after_run(states)
         finally:
             remove()
 
