@@ -126,7 +126,8 @@ def test_a_look_that_comes_late_has_a_gap_without_the_wait_for_a_cpu() -> None:
         time.sleep(0.4)
         process.send_signal(signal.SIGCONT)
         late = float(process.stdout.read())
-        assert 0.3 < late < 5.0  # a busy machine may continue it late
+        # a busy machine may continue it late, and have it wait before it is stopped
+        assert 0.1 < late < 5.0
 
 
 def test_a_slice_with_a_stop_a_gap_or_another_load_is_left_out() -> None:
