@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from cnibench.clusters.lab.rules.services import (
     default_services,
     many,
 )
-from cnibench.listing import virtual_servers
+from cnibench.listing.virtual_servers import VirtualServer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kubeproxy"
 NODE = "192.168.100.1"
@@ -128,7 +130,7 @@ def test_ipvs(family: int) -> None:
 
 def test_virtual_servers() -> None:
     """Those that ipvs mode writes."""
-    real = list(virtual_servers.parsed((GOLDEN / "ipvs.servers").read_text(encoding="utf-8")))
+    real = list(virtual_servers((GOLDEN / "ipvs.servers").read_text(encoding="utf-8")))
     assert {(one.protocol, one.address, one.port, frozenset(one.targets)) for one in real} == {
         (
             one.protocol,
@@ -140,6 +142,30 @@ def test_virtual_servers() -> None:
         for one in services(family)
     }
     assert {one.options for one in real} == {"rr"}
+
+
+def virtual_servers(text: str) -> Iterator[VirtualServer]:
+    """Of /proc/net/ip_vs: ``TCP  0A600001:01BB rr``, ``TCP  [fd00:0010:...]:01BB rr``, each
+    followed by its real servers: ``  -> C0A86401:192B      Masq    1      0          0``.
+    """
+    server: VirtualServer | None = None
+    for line in text.splitlines():
+        words = line.split()
+        if words[0] == "->" and server is not None:
+            target = (*end(words[1]), words[2], int(words[3]))
+            server = server._replace(targets=(*server.targets, target))
+        elif words[0] in ("TCP", "UDP"):
+            if server is not None:
+                yield server
+            server = VirtualServer(words[0].lower(), *end(words[1]), " ".join(words[2:]))
+    assert server is not None
+    yield server
+
+
+def end(word: str) -> tuple[str, int]:
+    host, _, port = word.rpartition(":")
+    address = host[1:-1] if host.startswith("[") else int(host, 16)
+    return str(ipaddress.ip_address(address)), int(port, 16)
 
 
 def services(family: int) -> tuple[Service, ...]:

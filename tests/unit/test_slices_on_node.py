@@ -11,6 +11,7 @@ import pytest
 
 from cnibench.errors import CnibenchError, LimitError, MeasureError, as_data, of_data
 from cnibench.listing import on_node as listing
+from cnibench.listing import virtual_servers
 from cnibench.run.slices import on_node as slices
 from cnibench.system import carried
 
@@ -43,6 +44,7 @@ def test_the_controller_of_loads_answers_and_tells_its_errors() -> None:
 
 def test_the_lister_answers() -> None:
     assert answers("cnibench.listing.on_node", listing.MODULES) == []
+    assert answers("cnibench.listing.virtual_servers", virtual_servers.MODULES) == []
 
 
 @pytest.mark.parametrize("error", [LimitError("late", "wait"), MeasureError("gone")])

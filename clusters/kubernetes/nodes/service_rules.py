@@ -10,9 +10,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from cnibench.clusters.kubernetes.api.objects import HOST
+from cnibench.clusters.kubernetes.nodes.conversation import NodeConversation
 from cnibench.clusters.kubernetes.nodes.places import ADMIT, UNSEEN, KubernetesNode
 from cnibench.errors import LimitError, UnsupportedError
 from cnibench.listing import virtual_servers
+from cnibench.system import carried
 from cnibench.system.guest import patience
 
 _LOOK = 60.0  # s: the rules of 10,000 Services are tens of megabytes
@@ -29,7 +31,6 @@ done |
     "nftables": """
 for family in ip ip6; do nft list table $family kube-proxy 2>/dev/null; done |
   grep -o "goto service-[A-Z0-9]*-$1/[a-z0-9.-]*" | sed 's/^goto service-[A-Z0-9]*-//' | sort -u""",
-    "ipvs": "cat /proc/net/ip_vs",
     "ebpf": f"""
 for map in {HOST}/sys/fs/bpf/tc/globals/cilium_lb[46]_services*; do
   test -e "$map" && bpftool -j map dump pinned "$map" && echo
@@ -43,7 +44,7 @@ def require_readable(node: KubernetesNode, proxy: str) -> None:
         raise UnsupportedError(
             f"node {node.name}: the rules of Services cannot be read, for {UNSEEN}", ADMIT
         )
-    if proxy not in _SCRIPTS:
+    if proxy not in (*_SCRIPTS, "ipvs"):
         raise UnsupportedError(
             "the rules of Services cannot be read: what implements them is not known here"
         )
@@ -55,15 +56,14 @@ def known(
     """The names among ``addresses`` (name to the Service's address) that the node knows with an
     endpoint; with ipvs and eBPF those without one, too. Raises ClusterError.
     """
-    argv = ["sh", "-c", _SCRIPTS[proxy], "sh", namespace]
-    said = node.run(argv, timeout=_LOOK, check=False).stdout
-    if proxy in ("iptables", "nftables"):
-        return {line.rpartition("/")[2] for line in said.splitlines()} & addresses.keys()
-    there = (
-        {one.address for one in virtual_servers.parsed(said)}
-        if proxy == "ipvs"
-        else of_cilium(said)
-    )
+    if proxy == "ipvs":
+        there: Collection[str] = _of_ipvs(node)
+    else:
+        argv = ["sh", "-c", _SCRIPTS[proxy], "sh", namespace]
+        said = node.run(argv, timeout=_LOOK, check=False).stdout
+        if proxy != "ebpf":
+            return {line.rpartition("/")[2] for line in said.splitlines()} & addresses.keys()
+        there = of_cilium(said)
     return {name for name, address in addresses.items() if address in there}
 
 
@@ -95,6 +95,16 @@ def wait_known(
                 )
             # A look at many rules takes the CPU time that writing them needs.
             time.sleep(max(_PAUSE, time.monotonic() - began))
+
+
+def _of_ipvs(node: KubernetesNode) -> set[str]:
+    """The addresses of the node's virtual servers. Raises ClusterError."""
+    archive = carried.archive(virtual_servers.MODULES)
+    conversation = NodeConversation(node, "cnibench.listing.virtual_servers", archive)
+    try:
+        return set(conversation.ask({}, _LOOK)["addresses"])
+    finally:
+        conversation.close()
 
 
 def of_cilium(text: str) -> Collection[str]:

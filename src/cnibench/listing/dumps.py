@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from cnibench.errors import ClusterError
 
 ROUTE, XFRM, NETFILTER, GENERIC = 0, 6, 12, 16
+_CONTROL, _GETFAMILY, _FAMILY_ID, _FAMILY_NAME = 0x10, 3, 1, 2  # include/uapi/linux/genetlink.h
 _REQUEST, _DUMP = 0x1, 0x300
 _ERROR, _DONE, _INTERRUPTED = 2, 3, 0x10
 _TRIES = 5
@@ -47,6 +48,20 @@ def answers(protocol: int, kind: int, body: bytes) -> bool:
     emulated guest half a second.
     """
     return _asked(protocol, kind, body) is not None
+
+
+def family(name: str) -> int | None:
+    """The type of that generic family's messages; None where the kernel does not have it.
+
+    Raises ClusterError.
+    """
+    # All families: of one that is not there the kernel would load the module.
+    request = struct.pack("=BBH", _GETFAMILY, 1, 0)
+    for _, body in dump(GENERIC, _CONTROL, request):
+        given = dict(attributes(body[4:]))
+        if word(given.get(_FAMILY_NAME, b"")) == name:
+            return number(given[_FAMILY_ID])
+    return None
 
 
 def _asked(protocol: int, kind: int, body: bytes) -> list[tuple[int, bytes]] | None:

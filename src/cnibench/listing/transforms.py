@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from cnibench.listing.devices import Device
-from cnibench.listing.dumps import GENERIC, XFRM, address, attributes, dump, number, word
+from cnibench.listing.dumps import GENERIC, XFRM, address, attributes, dump, family, number
 from cnibench.listing.namespace import Namespace
 
 _GETSA, _GETPOLICY = 0x12, 0x15
@@ -16,7 +16,6 @@ _SA, _POLICY = 224, 168  # bytes of struct xfrm_usersa_info and xfrm_userpolicy_
 _XFRM_MARK = 21
 _ALGORITHMS = (1, 2, 3, 18, 20)  # each begins with a name of 64 bytes; a key follows
 _LIMIT = 10.0  # s
-_CONTROL, _GETFAMILY, _FAMILY_ID, _FAMILY_NAME = 0x10, 3, 1, 2  # include/uapi/linux/genetlink.h
 _ILA_GET = 3  # include/uapi/linux/ila.h
 _ILA = {1: "locator", 3: "match", 5: "dev", 7: "csum-mode", 8: "ident-type", 9: "hook-type"}
 _IFINDEX = 5
@@ -72,14 +71,11 @@ def wireguard(ns: Namespace, devices: Sequence[Device]) -> list[str]:
 
 def translations(names: Mapping[int, str]) -> list[str]:
     """Entries of the ILA translation table, which the kernel asks before the routes."""
-    # All families: of one that is not there the kernel would load the module.
-    request = struct.pack("=BBH", _GETFAMILY, 1, 0)
-    families = [dict(attributes(body[4:])) for _, body in dump(GENERIC, _CONTROL, request)]
-    ila = [one[_FAMILY_ID] for one in families if word(one.get(_FAMILY_NAME, b"")) == "ila"]
-    if not ila:
+    ila = family("ila")
+    if ila is None:
         return []
     found = []
-    for _, body in dump(GENERIC, number(ila[0]), struct.pack("=BBH", _ILA_GET, 1, 0)):
+    for _, body in dump(GENERIC, ila, struct.pack("=BBH", _ILA_GET, 1, 0)):
         given = dict(attributes(body[4:]))
         words = [
             f"{name} {names.get(number(given[kind]), '-')}"
