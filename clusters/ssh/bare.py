@@ -14,7 +14,13 @@ from cnibench.clusters.kubernetes.nodes import similarity
 from cnibench.clusters.kubernetes.ownership import safety, state
 from cnibench.clusters.ssh import bringup, restoring
 from cnibench.clusters.ssh.address import Address, parse
-from cnibench.clusters.ssh.inspection import Seen, differences, pair_problems, problems
+from cnibench.clusters.ssh.inspection import (
+    Seen,
+    differences,
+    installed_differently,
+    pair_problems,
+    problems,
+)
 from cnibench.clusters.ssh.machine import Machine, MachinePlace, on_both
 from cnibench.clusters.ssh.sources import Source, source
 from cnibench.errors import ClusterError, CnibenchError, UsageError
@@ -125,9 +131,10 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
         return [*found, *pair_problems(names, one.inspected, two.inspected)]
 
     def remarks(self) -> list[str]:
-        """What the machines differ in, in words."""
+        """What the machines differ in, and in what would be installed, in words."""
         one, two = self.machines
-        return differences(one.inspected, two.inspected)
+        seen = one.inspected, two.inspected
+        return [*differences(*seen), *installed_differently(*seen, self.source)]
 
     def kernel_access_denied(self) -> str:
         return ""  # root's
@@ -158,12 +165,15 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
     def leftovers(
         self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
     ) -> list[Leftover]:
-        """Raises ClusterError when a machine cannot be reached."""
+        """A machine that cannot be reached comes last: the other one is put back first. Raises
+        ClusterError when neither can be.
+        """
         self.notify = notify
-        found = []
-        for machine, seen in zip(
-            self.machines, on_both(self.machines, Machine.inspect), strict=True
-        ):
+        found, away = [], []
+        for machine, seen in zip(self.machines, on_both(self.machines, _inspected), strict=True):
+            if isinstance(seen, ClusterError):
+                away.append((machine, seen))
+                continue
             if not seen["journal"]:
                 continue
             kept = remedy = ""
@@ -181,7 +191,9 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
                     remedy,
                 )
             )
-        return found
+        if len(away) == len(self.machines):
+            raise away[0][1]
+        return [*found, *(_unknown(machine, error) for machine, error in away)]
 
     def disconnect(self) -> None:
         """May be called twice."""
@@ -192,6 +204,24 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
 
 def _nics(machine: Machine, every: bool) -> tuple[list[Nic], set[int]]:
     return reading.of_node(MachinePlace(machine), machine.inspected["device"], machine.name, every)
+
+
+def _inspected(machine: Machine) -> Seen | ClusterError:
+    try:
+        return machine.inspect()
+    except ClusterError as error:
+        return error
+
+
+def _unknown(machine: Machine, error: ClusterError) -> Leftover:
+    """What a machine has that cannot be asked."""
+
+    def remove() -> None:
+        raise error
+
+    return Leftover(
+        f"what a run may have changed on {machine.address}", remove, about="it cannot be reached"
+    )
 
 
 def _removal(machine: Machine, notify: Callable[[str], None]) -> Callable[[], object]:

@@ -185,8 +185,8 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
             if registry:
                 return given
             raise
-        ours = [images.name(kind, registry) for kind in images.KINDS]
-        here = [name for name in ours if engine.has(name)]
+        ours = [images.reference(kind, registry) for kind in images.KINDS]
+        here = [name for name in ours if "@" not in name and engine.has(name)]  # no digest to load
         if not registry:
             images.need(engine)
         return [*([images.archive(engine, here)] if here else []), *given]

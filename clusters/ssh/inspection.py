@@ -111,7 +111,7 @@ def _system(one: Seen) -> Iterator[tuple[str, str]]:
         yield f"swap is on ({', '.join(swap)}), which a kubelet refuses", "swapoff -a"
     if absent := sorted(_NEEDED.keys() - one.tools):
         packages = " ".join(sorted({_NEEDED[tool] for tool in absent}))
-        yield f"not installed: {', '.join(absent)}", f"apt-get install {packages}"
+        yield f"not installed: {', '.join(absent)}", _install(one, packages)
     if 0 < one.number("free_kib") < _DISK:
         yield (
             f"{one.number('free_kib') >> 10} MiB are free below /var/lib;"
@@ -127,6 +127,13 @@ def _system(one: Seen) -> Iterator[tuple[str, str]]:
             f"no network device there has the address {one['address']}",
             "name one of its own: ssh://HOST?address=IP",
         )
+
+
+def _install(one: Seen, packages: str) -> str:
+    """The remedy for missing packages, by their names in Debian."""
+    if "apt-get" in one.tools:
+        return f"apt-get install {packages}"
+    return f"install them; in Debian they are in {packages}"
 
 
 def _parts(one: Seen, source: Source) -> Iterator[tuple[str, str]]:
@@ -203,6 +210,16 @@ def differences(one: Seen, other: Seen) -> list[str]:
     ]
 
 
+def installed_differently(one: Seen, other: Seen, source: Source) -> list[str]:
+    """The packages that would be installed on either machine, in words, if they are not the same:
+    another distribution may have other versions.
+    """
+    wanted = [" ".join(packages(seen, source)) or "nothing" for seen in (one, other)]
+    if wanted[0] == wanted[1]:
+        return []
+    return [f"what is installed from packages differs: a: {wanted[0]}, b: {wanted[1]}"]
+
+
 def pair_problems(names: Sequence[str], one: Seen, other: Seen) -> Iterator[Problem]:
     """What two machines cannot have between them."""
     both = " and ".join(names)
@@ -218,7 +235,7 @@ def pair_problems(names: Sequence[str], one: Seen, other: Seen) -> Iterator[Prob
         yield Problem(
             "",
             f"the clocks of {both} are {abs(one.number('time') - other.number('time'))} s apart",
-            "synchronise them: apt-get install chrony",
+            "synchronise them, for example by chrony",
         )
     if (":" in one["address"]) != (":" in other["address"]):
         yield Problem(

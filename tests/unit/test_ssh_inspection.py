@@ -10,6 +10,7 @@ from cnibench.clusters.ssh.inspection import (
     Seen,
     differences,
     fits,
+    installed_differently,
     packages,
     pair_problems,
     problems,
@@ -127,3 +128,22 @@ def test_a_pair() -> None:
     assert differences(one, Seen({**two.facts, "os": "ubuntu 24.04"})) == [
         "distribution differs: a: debian 12, b: ubuntu 24.04"
     ]
+
+
+def test_machines_of_two_distributions() -> None:
+    """Each gets what its own package sources have, which is told; remedies name its own tools."""
+    one = machine(apt_kubeadm="1.34.4-1.1")
+    two = machine(os="ubuntu 24.04", apt_kubeadm="1.34.2-1.1 1.34.4-1.1")
+    assert installed_differently(one, two, PACKAGES) == []
+    older = machine(os="ubuntu 22.04", apt_kubeadm="1.34.2-1.1")
+    (found,) = installed_differently(one, older, PACKAGES)
+    assert "a: containerd kubeadm=1.34.4-1.1" in found
+    assert "b: containerd kubeadm=1.34.2-1.1" in found
+    assert installed_differently(one, older, FOLDER) == []
+    tools = machine()["tools"].replace("flock ", "")
+    for given, remedy in (
+        (tools, "apt-get install util-linux"),
+        (tools.replace("apt-get ", "rpm "), "install them; in Debian they are in util-linux"),
+    ):
+        (lacking,) = problems("ssh://a", machine(os="x", tools=given), FOLDER, True)
+        assert lacking.remedy == remedy
