@@ -206,7 +206,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         engine = images.engine()
         needed = dict.fromkeys((making.workload_image, making.agent_image, *wanted))
         lacking = node_images.absent([node.name for node in cluster.facts], needed)
-        here = [image for image in lacking if engine.has(image)]
+        here = [image for image in lacking if "@" not in image and engine.has(image)]
         cluster.load([*([images.archive(engine, here)] if here else []), *archives])
         return agents.start(
             cluster.access,

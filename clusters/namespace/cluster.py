@@ -174,7 +174,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
         if self._lease is None:
             self._lease = ownership.claimed(self.access, self.namespace, self._run)
         workload, agent = (
-            images.name(kind, self.options.cluster.registry or "") for kind in images.KINDS
+            images.reference(kind, self.options.cluster.registry or "") for kind in images.KINDS
         )
         making = Guest(
             self.namespace,

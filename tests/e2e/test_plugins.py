@@ -67,7 +67,7 @@ def test_ports_and_packages_are_those_that_a_provider_declares() -> None:
         "from cnibench.clusters.kubernetes import images; from cnibench.clusters.kubernetes.pods"
         " import paths; from cnibench.cli.measurement.packages import install_command;"
         " print(paths._ports());"
-        " print(images._arguments('workload'), install_command(['nginx', 'python3']))"
+        " print(images.Recipe().arguments('workload'), install_command(['nginx', 'python3']))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(FOREIGN), *sys.path))}
     done = subprocess.run(

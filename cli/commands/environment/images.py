@@ -12,7 +12,7 @@ def command() -> None:
     """List, build or load the container images of the Pods and node agents.
 
     A cluster without access to a registry needs them. Both images are built from Debian packages
-    with podman or docker.
+    with podman or docker. /usr/share/cnibench/sbom.spdx.json in each lists these packages.
     """
 
 
@@ -32,7 +32,7 @@ def list_(registry: str, as_json: bool) -> None:
         program = engine.program
     except MissingError as error:
         here, program = dict.fromkeys(images.KINDS, False), f"no engine: {error.message}"
-    rows = [(kind, images.name(kind, registry), here[kind]) for kind in images.KINDS]
+    rows = [(kind, images.reference(kind, registry), here[kind]) for kind in images.KINDS]
     if as_json:
         print_json(
             {
@@ -54,30 +54,61 @@ def list_(registry: str, as_json: bool) -> None:
 @click.option(
     "--registry", metavar="HOST/PATH", default="", help="Tag the images for this registry."
 )
-@click.option("--push", is_flag=True, help="Push the images to the registry.")
+@click.option(
+    "--push",
+    is_flag=True,
+    help="Push the images to the registry. Runs of this user then pull them by digest.",
+)
 @click.option(
     "--base",
     metavar="IMAGE",
     default="",
-    help="Build on another Debian than docker.io/library/debian:bookworm-slim.",
+    help="Build on another Debian than docker.io/library/debian:trixie-slim of 2026-09-18.",
+)
+@click.option(
+    "--snapshot",
+    metavar="TIME",
+    help="Install the packages that Debian had at that time (20260918T000000Z, from"
+    " snapshot.debian.org); '' uses the package sources of the base. Default: the time of the"
+    " base; '' with --base.",
+)
+@click.option(
+    "--platform",
+    metavar="OS/ARCH,...",
+    default="",
+    help="Build for these platforms (linux/amd64,linux/arm64; several with podman only). Default:"
+    " this machine's.",
 )
 @click.option("--force", is_flag=True, help="Build even if the images exist.")
-def build(registry: str, push: bool, base: str, force: bool) -> None:
-    """Build both images with podman or docker."""
+@click.option("--no-cache", is_flag=True, help="--force, and use no layers of earlier builds.")
+def build(
+    registry: str,
+    push: bool,
+    base: str,
+    snapshot: str | None,
+    platform: str,
+    force: bool,
+    no_cache: bool,
+) -> None:
+    """Build both images with podman or docker.
+
+    podman builds the same bytes from the same base and packages each time.
+    """
     from cnibench.clusters.kubernetes import images
     from cnibench.errors import UsageError
 
     if push and not registry:
         raise UsageError("--push needs to know where to", "--registry HOST/PATH")
+    recipe = images.Recipe.of(base, snapshot, platform, no_cache)
     engine = images.engine()
     for kind in images.KINDS:
         name = images.name(kind, registry)
-        if force or not engine.has(name):
+        if force or no_cache or not engine.has(name):
             click.echo(f"building {name} with {engine.program}", err=True)
-            engine.build(kind, base, registry)
+            engine.build(kind, name, recipe)
         if push:
-            engine.push(name)
-        click.echo(name)
+            images.record(name, engine.push(name))
+        click.echo(images.reference(kind, registry))
 
 
 @command.command("load")

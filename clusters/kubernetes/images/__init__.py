@@ -1,141 +1,86 @@
-"""The two images: what is in them, their names, how they are built and given to a cluster that has
-no registry.
+"""The two images: their names, by digest where they were published, and how they are given to a
+cluster that has no registry.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from cnibench import __version__
-from cnibench.errors import CnibenchError, MissingError
-from cnibench.registry import packages_of
-from cnibench.system import process as programs
+from cnibench.clusters.kubernetes.images import recipe
+from cnibench.clusters.kubernetes.images.engine import Engine, engine
+from cnibench.clusters.kubernetes.images.recipe import Recipe
+from cnibench.errors import InputError, MissingError
+
+__all__ = [
+    "KINDS",
+    "Engine",
+    "Recipe",
+    "archive",
+    "engine",
+    "missing",
+    "name",
+    "need",
+    "record",
+    "reference",
+]
 
 KINDS = ("workload", "agent")
-_HERE = Path(__file__).parent
 # no registry has that name: what is not loaded is not silently fetched from a stranger
 _HOME = "localhost/cnibench"
-_BUILD = 1800.0  # s
-_SAVE = 300.0  # s
-_ASK = 60.0  # s: podman waits for its lock while other containers are made
-
-
-def containerfile(kind: str) -> Path:
-    return _HERE / f"Containerfile.{kind}"
+_RELEASED = recipe.FOLDER / "published.json"  # which the release makes
 
 
 def name(kind: str, registry: str = "") -> str:
-    """The image's name; its tag changes with what is in it, so that an old one is never taken for
-    it.
+    """The image's name; its tag changes with what it is built from, so that an old one is never
+    taken for it.
     """
-    content = containerfile(kind).read_bytes() + " ".join(_arguments(kind)).encode()
-    return f"{registry.rstrip('/') or _HOME}/{kind}:{__version__}-{hashlib.sha256(content).hexdigest()[:8]}"  # noqa: E501
+    digest = hashlib.sha256(b"\0".join(recipe.content())).hexdigest()[:8]
+    return f"{registry.rstrip('/') or _HOME}/{kind}:{__version__}-{digest}"
 
 
-def _arguments(kind: str) -> list[str]:
-    """Build arguments: the Debian packages of all workloads, those of other installed packages
-    too.
+def reference(kind: str, registry: str = "") -> str:
+    """What a Pod names: with the digest that it has in that registry, where it is known. Raises
+    InputError.
     """
-    if kind != "workload":
-        return []
-    return ["--build-arg", f"WORKLOADS={' '.join(sorted(set(packages_of('workloads').values())))}"]
+    image = name(kind, registry)
+    digest = (_read(_RELEASED) | _read(_recorded())).get(image) if registry else None
+    return f"{image}@{digest}" if digest else image
 
 
-@dataclass(frozen=True)
-class Engine:
-    """podman or docker, as a program."""
-
-    program: str
-
-    def has(self, image: str) -> bool:
-        """Is it there? Raises nothing for an engine that has stopped: it has none then."""
-        try:
-            return (
-                programs.run(
-                    [self.program, "image", "inspect", "--format", "{{.Id}}", image],
-                    timeout=_ASK,
-                    check=False,
-                ).returncode
-                == 0
-            )
-        except CnibenchError:
-            return False
-
-    def build(self, kind: str, base: str = "", registry: str = "") -> str:
-        """Builds one; its name. Raises ClusterError."""
-        image = name(kind, registry)
-        argv = [
-            self.program,
-            "build",
-            "--network",
-            "host",
-            "-t",
-            image,
-            "-f",
-            str(containerfile(kind)),
-        ]
-        argv += _arguments(kind)
-        if base:
-            argv += ["--build-arg", f"BASE={base}"]
-        programs.run([*argv, str(_HERE)], timeout=_BUILD)
-        return image
-
-    def save(self, images: Sequence[str], path: Path) -> None:
-        """All of them in one archive. Raises ClusterError."""
-        many = (
-            ["--multi-image-archive", "--format", "docker-archive"]
-            if self.program == "podman"
-            else []
-        )
-        part = path.with_name(path.name + ".part")
-        part.unlink(missing_ok=True)
-        try:
-            programs.run([self.program, "save", *many, "-o", str(part), *images], timeout=_SAVE)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def push(self, image: str) -> None:
-        """To the registry that its name begins with. Raises ClusterError."""
-        programs.run([self.program, "push", image], timeout=_SAVE)
-
-    def id(self, image: str) -> str:
-        return programs.run(
-            [self.program, "image", "inspect", "--format", "{{.Id}}", image], timeout=_ASK
-        ).stdout.strip()
+def record(image: str, digest: str) -> None:
+    """Keeps the digest of an image that was pushed. Raises InputError."""
+    path = _recorded()
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(_read(path) | {image: digest}, indent=1, sort_keys=True) + "\n")
+    part.replace(path)
 
 
-@cache
-def engine() -> Engine:
-    """The one that KIND_EXPERIMENTAL_PROVIDER names, else docker or podman, whichever answers.
-    Raises MissingError.
-    """
-    named = os.environ.get("KIND_EXPERIMENTAL_PROVIDER", "")
-    reasons = []
-    for program in (named,) if named else ("docker", "podman"):
-        if shutil.which(program) is None:
-            reasons.append(f"{program} is not installed")
-            continue
-        try:
-            done = programs.run([program, "info"], timeout=_ASK, check=False)
-        except CnibenchError as error:
-            reasons.append(f"{program}: {error.message}")
-            continue
-        if done.returncode == 0:
-            return Engine(program)
-        reasons.append(
-            f"{program} does not answer:"
-            f" {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
-        )
-    raise MissingError(
-        f"no container engine: {'; '.join(reasons)}", "sudo apt-get install podman, or start docker"
-    )
+def _read(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is damaged", "remove it; images are then pulled by their tags")
+    return found
+
+
+def _recorded() -> Path:
+    return _folder() / "pushed.json"
+
+
+def _folder() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "cnibench" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def archive(engine: Engine, images: Sequence[str]) -> Path:
@@ -144,10 +89,7 @@ def archive(engine: Engine, images: Sequence[str]) -> Path:
     """
     ids = [engine.id(image) for image in images]
     digest = hashlib.sha256("\n".join([*images, *ids]).encode()).hexdigest()[:16]
-    folder = (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cnibench" / "images"
-    )
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _folder()
     path = folder / f"{digest}.tar"
     if not path.exists():
         for old in sorted(folder.glob("*.tar"), key=lambda one: one.stat().st_mtime)[:-4]:

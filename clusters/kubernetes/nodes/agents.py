@@ -35,7 +35,7 @@ def plan(
     """What our objects have in common: images of ``--registry``, the secret of ``--pull-secret``;
     the namespace has the run's name.
     """
-    workload, agent = (images.name(kind, options.registry or "") for kind in ("workload", "agent"))
+    workload, agent = (images.reference(kind, options.registry or "") for kind in images.KINDS)
     return Making(
         namespace or run,
         run,
