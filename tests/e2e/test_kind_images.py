@@ -98,10 +98,13 @@ def registry(
     argv = ["nsenter", "--net", "--target", process, "docker-registry", "serve"]
     names = [images.name(kind, REGISTRY) for kind in images.KINDS]
     made = Registry(process, tmp_path)
+    # The registry takes variables of this name for its own settings.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("REGISTRY_")}
     with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen([*argv, tmp_path / "config.yml"], stdout=log, stderr=log)
+        server = subprocess.Popen([*argv, tmp_path / "config.yml"], stdout=log, stderr=log, env=env)
     try:
-        until(lambda: "listening on" in made.log)
+        until(lambda: "listening on" in made.log or server.poll() is not None)
+        assert server.poll() is None, made.log
         for name in names:
             engine("podman", "tag", images.name("workload"), name)
         yield made

@@ -8,7 +8,6 @@ if [ "$1" = --sbom ]; then
   sbom=$2
   shift 2
 fi
-set -- "$@"
 options=
 if [ -n "${SNAPSHOT:-}" ]; then
   . /etc/os-release
