@@ -69,7 +69,8 @@ class Lengths(Collector):
     @contextmanager
     def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds one ``sizes`` record a device and direction: {device, node, at, direction,
-        histogram{upper bound: count}, packets}.
+        histogram{upper bound: count}, packets, largest}; and ``largest_packet`` of those that the
+        Pod sent, with link header.
         """
         points, started = path(s), self._started.get(s.raw, [])
         for process in started:
@@ -82,6 +83,9 @@ class Lengths(Collector):
                 ("sizes", {"device": device, "node": place.name, "at": at, **line})
                 for line in lines
             ]
+            for line in lines:
+                if (at, line["direction"]) == ("pod", "sent"):
+                    into.add("largest_packet", line["largest"], at=at, direction="sent")
         yield
 
 
@@ -99,7 +103,7 @@ def _unreadable(s: SampleContext, at: str, device: str) -> MeasureError:
 
 def parse(text: str) -> list[dict[str, Any]]:
     """What the sampler printed: for each direction {direction, packets (sampled), histogram{upper
-    bound in bytes: packets}}.
+    bound in bytes: packets}, largest (bytes)}.
     """
     try:
         lengths = json.loads(text)
@@ -108,6 +112,7 @@ def parse(text: str) -> list[dict[str, Any]]:
                 "direction": direction,
                 "histogram": (shape := histogram(counts)),
                 "packets": sum(shape.values()),
+                "largest": max(map(int, counts)),
             }
             for direction, counts in lengths.items()
             if counts

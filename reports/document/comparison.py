@@ -17,6 +17,7 @@ from cnibench.reports.document.parts import Section, Table, text_of
 _MEANS = ("cycles_per_packet", "cycles_per_byte")
 _ASIDE = (  # metrics of little use at a glance: files have them, the terminal with --full
     "packets",
+    "largest_packet",
     *(f"cpu_{mode}_per_{unit}" for mode in MODES for unit in ("transaction", "byte")),
 )
 

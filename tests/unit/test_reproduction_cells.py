@@ -22,22 +22,28 @@ from cnibench.reproduction.model import SHARES, WIRE
 from tests.unit._claims import cycles, result, values
 from tests.unit._runs import synthetic
 
-PARTS = ("bridge", "fib", "ip-forward", "netfilter", "conntrack", "ebpf", "veth", "vxlan", "ipip")
+PARTS = (
+    *("bridge", "fib", "ip-forward", "netfilter", "conntrack", "ebpf", "veth", "vxlan", "ipip"),
+    "segmentation",
+)
 NOT_MEASURED = {
     "multi-no-penalty-slides": "the study was tested up to 200 entries, and so is the plan",
     "scale-sharp-drop": "more than 100 connections saturate two cores",
     "scale-latency-rises": "as scale-sharp-drop",
+    "scale-inter-latency-without-offload": "as scale-sharp-drop",
     "memory-small": "of workloads without load, on clusters",
     "memory-small-range": "as memory-small",
     "memory-large-range": "as memory-small",
     "flannel-udp-slow": "the study has no figure of it",
+    "weave-udp-slow": "as flannel-udp-slow",
     "table-3-independent": "the rule path is measured without load",
 }
 
 
 def readings(panel: Panel) -> dict[str, Any]:
     """Parameters that a reading adds to those of its cell."""
-    return {key: value for key, value in panel.params.items() if key in ("node", "process")}
+    known = ("node", "process", "at", "direction")
+    return {key: value for key, value in panel.params.items() if key in known}
 
 
 def rows(panel: Panel, cell: Cell, seed: int) -> Iterator[Result | Cpp]:

@@ -15,14 +15,13 @@ from pydantic import Field, ValidationError, model_validator
 from cnibench.claims.model import Claim
 from cnibench.claims.units import UNITS
 from cnibench.errors import InputError, UsageError
-from cnibench.model.metrics import METRICS
+from cnibench.model.metrics import METRICS, OF_CPP_WINDOWS
 from cnibench.model.profile import Strict, explain, read_yaml
 from cnibench.planning.plan import Seconds
 from cnibench.reproduction.said import Params, Value
 
 FOLDER = Path(__file__).parents[1] / "reports" / "figures"
 SHARES = (50, 90, 99)  # percentiles that every latency has
-CYCLES = "cycles_per_packet"
 WIRE = "offload.wire"  # the condition; a run may have the same wire for all of its cells
 
 
@@ -68,7 +67,7 @@ class Panel(Strict):
 
     @property
     def window(self) -> str:
-        return "cpp" if self.metric == CYCLES else "speed"
+        return "cpp" if self.metric in OF_CPP_WINDOWS else "speed"
 
     @property
     def factor(self) -> float:

@@ -16,6 +16,7 @@ from cnibench.errors import InputError
 from cnibench.model import context
 from cnibench.model.cell import Cell
 from cnibench.model.coordinates import NONE, UNREAD
+from cnibench.model.metrics import OF_CPP_WINDOWS
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.reading.documents import WHOLE
 from cnibench.rundir.schema import SAMPLES, Manifest
@@ -144,7 +145,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 continue
             if line.status != "unsupported":
                 tried.blocks.add(line.block)
-            if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
+            if line.window == "cpp" and line.status == "ok" and line.metric not in OF_CPP_WINDOWS:
                 continue
             raw = bytes(line.params)
             value = line.value
