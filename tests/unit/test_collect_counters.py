@@ -118,12 +118,7 @@ def test_histograms_keep_every_packet_in_the_least_power_of_two(counts: dict[str
 
 def test_the_sampler_of_lengths_is_parsed_or_refused() -> None:
     assert lengths.parse('{"sent": {"66": 2, "65226": 5}, "received": {}}') == [
-        {
-            "direction": "sent",
-            "packets": 7,
-            "histogram": {"128": 2, "65536": 5},
-            "largest": 65226,
-        }
+        {"direction": "sent", "packets": 7, "histogram": {"128": 2, "65536": 5}, "largest": 65226}
     ]
     for text in ("", "[]", "null", '{"sent": 3}', '{"sent": {"x": 1}}'):
         with pytest.raises(CnibenchError):
