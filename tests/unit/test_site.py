@@ -119,6 +119,18 @@ def test_studies_with_tested_claims_come_first(whole: tuple[Path, dict[str, Any]
     assert first.index("qi2021") < first.index("bruijn2017")
 
 
+def test_claims_that_were_not_tested_are_folded(whole: tuple[Path, dict[str, Any]]) -> None:
+    """Most of them: a page of all would be thirty screens of a desktop."""
+    page = (whole[0] / "claims.html").read_text()
+    folded = re.findall("<details>.*?</details>", page, re.DOTALL)
+    assert "not measured" in "".join(folded)
+    rest = re.sub("<details>.*?</details>", "", page, flags=re.DOTALL)
+    shown = re.findall('class="verdict ([a-z-]+)"', rest)
+    assert shown
+    assert {"not-measured", "not-testable-here"}.isdisjoint(shown)
+    assert f"{len(shown)} of " in rest
+
+
 def test_a_link_to_a_page_shows_its_answer_and_that_it_is_of_models(
     whole: tuple[Path, dict[str, Any]],
 ) -> None:

@@ -32,6 +32,11 @@ class Verdict:
     figures: list[tuple[str, str, str]]
     contradicts: str
 
+    @property
+    def tested(self) -> bool:
+        """Did this run have what decides about it?"""
+        return self.verdict in _TESTED
+
 
 def verdicts(material: Material) -> dict[str, list[Verdict]]:
     """Study to its verdicts, those with a verdict first, as are the studies; empty where nothing
@@ -72,7 +77,7 @@ def verdicts(material: Material) -> dict[str, list[Verdict]]:
             )
         )
     order = list(WORDS)
-    place = {study: sum(row.verdict in _TESTED for row in rows) for study, rows in found.items()}
+    place = {study: sum(row.tested for row in rows) for study, rows in found.items()}
     return {
         study: sorted(
             found[study], key=lambda row: order.index(row.verdict) if row.verdict in order else 99

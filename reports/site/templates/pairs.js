@@ -38,7 +38,7 @@
     });
     const rows = [{ where: first + " " + whole(start), part: first, at: start }, ...steps, { where: last + " " + whole(end), part: last, at: end }];
     const shades = new Map([...data.steps, ...data.ends].map(([part, , shade]) => [part, shade]));
-    const y = places(rows);
+    const y = Object.assign(places(rows), { axis: { labelLimit: long } });
     const x = { type: "quantitative", title: data.axis, scale: { zero: false, padding: 12 }, axis: { tickCount: 5, labelOverlap: "greedy" } };
     const color = { field: "part", type: "nominal", title: null, scale: { domain: Array.from(shades.keys()), range: Array.from(shades.values()) }, legend: null };
     return chart(rows, [

@@ -11,7 +11,7 @@
     const narrow = window.innerWidth < 520;
     return {
       aria: false, background: null, font: "system-ui, sans-serif", view: { stroke: null },
-      axis: { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: narrow ? 110 : 190 },
+      axis: { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: narrow ? 140 : 190 },
       legend: { labelColor: text, titleColor: text, labelFontSize: 12, labelLimit: narrow ? 110 : 240, symbolLimit: 60, columns: narrow ? 2 : 3 },
       style: { interval: { stroke: night ? "#ffffff" : "#1a1a1a", strokeWidth: 2.5 }, part: { stroke: night ? "#14161a" : "#555b66", strokeWidth: 0.6 } }
     };
@@ -26,7 +26,8 @@
   // The names of places in lines of what fits into the width of a phone.
   function wrap(spec, axis, room) {
     if (axis.labelLimit <= room) return;
-    const part = "(.{1," + Math.floor(room / 7) + "})(?: +|$)";
+    const most = Math.floor(room / 7.5); // characters of a line, which ends at a space, or else behind a hyphen
+    const part = "(.{1," + most + "}(?= |$)|.{0," + (most - 1) + "}-) *";
     const lines = (name) => name.replace(new RegExp(part, "g"), "$1\n").trim().split("\n").length;
     axis.labelLimit = room;
     axis.labelExpr = "split(trim(replace(datum.label, regexp('" + part + "', 'g'), '$1\\n')), '\\n')";
