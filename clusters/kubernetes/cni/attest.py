@@ -7,15 +7,18 @@ the wire are read by the same function.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_interface
 
+from cnibench.clusters.kubernetes.cni import strangers
 from cnibench.clusters.kubernetes.nodes import probe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
-from cnibench.clusters.lab.attestation.capture import KEYED, Packet, outer_checksum, read_frame
+from cnibench.clusters.lab.attestation import capture
+from cnibench.clusters.lab.attestation.capture import Packet, read_frame
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation, Placement
 from cnibench.model.installation import Installation
@@ -24,7 +27,6 @@ from cnibench.testbed.traffic_checks import arrives, stays_inside
 
 _PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 _PROBE = 192 * 1024  # bytes, as in the lab
-_DENIAL = 2.0  # s that denied connections are given; an allowed one needs milliseconds
 _SAME = {
     "ovs-vxlan": "vxlan",
     "evpn": "vxlan",
@@ -37,9 +39,10 @@ def attest(deployment: MeasuredPods) -> list[Attestation]:
     """All checks, passed or not. Raises ClusterError, LimitError when one cannot be made."""
     found: list[Attestation] = []
     further = _further(deployment)
-    servers = [deployment.pair(placement)[1] for placement in _PLACEMENTS] + [
-        deployment.pair("inter", pair)[1] for pair in further
-    ]
+    between = [deployment.pair("inter", pair) for pair in (0, *further)]
+    servers = [deployment.pair("intra")[1], *(server for _, server in between)]
+    # Pods on the nodes' own network: the server of the pair inside the node answers for its client.
+    servers += [client for client, _ in between if client.interface]
     with probe.serving(*dict.fromkeys(servers)):
         for family in deployment.families:
             found += _inside(deployment, family)
@@ -50,7 +53,7 @@ def attest(deployment: MeasuredPods) -> list[Attestation]:
             "unused",
             "enforced",
         ):
-            found += _stranger(
+            found += strangers.tried(
                 deployment, enforced=deployment.profile.kubernetes.policy == "enforced"
             )
     return found
@@ -88,7 +91,8 @@ def claims(profile: Profile) -> tuple[str, dict[int, int]]:
 def _inside(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
-    failure, packets = _watched(deployment.nodes()[0], client, server, family)
+    with _leaving(client, server) as packets:
+        failure = probe.stream(client, server.addresses[family], _PROBE)
     yield arrives(deployment, "reach-intra", failure, family)
     astray = len(_of(packets, client, server, family))
     if client.interface:  # Pods on the node's own network have one address
@@ -102,50 +106,42 @@ def _further(deployment: MeasuredPods) -> list[int]:
 
 
 def _between(deployment: MeasuredPods, family: int, pair: int = 0) -> Iterator[Attestation]:
-    """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the
-    tunnel device when there is one.
+    """Traffic between nodes, opened from either: it arrives, both ways in the claimed encapsulation
+    and in no other, through the tunnel device when there is one.
     """
     client, server = deployment.pair("inter", pair)
+    # the first pair's checks have the names that the lab's have
+    which = f"-{client.node.name}-to-{server.node.name}" if pair else ""
+    yield from _from(deployment, family, client, server, which)
+    yield from _from(deployment, family, server, client, f"{which}-back")
+
+
+def _from(
+    deployment: MeasuredPods, family: int, client: KubernetesPod, server: KubernetesPod, way: str
+) -> Iterator[Attestation]:
+    """The same of one connection; ``way`` marks its checks."""
     nodes = (client.node, server.node)
-    beside = (
-        f"-{nodes[0].name}-to-{nodes[1].name}" if pair else ""
-    )  # the first pair's checks have the names that the lab's have
-    about = deployment.profile.kubernetes
-    expected, _ = claims(deployment.profile)
-    if about and about.between_subnets and not one_subnet(*nodes, family):
-        expected = about.between_subnets
+    expected = _expected(deployment, nodes, family)
     pattern = _tunnel(deployment.profile, family)
     before = [counted(node, pattern) for node in nodes]
-    failure, packets = _watched(nodes[0], client, server, family)
-    yield arrives(deployment, f"reach-inter{beside}", failure, family)
+    with _leaving(client, server) as seen, _leaving(server, client) as answered:
+        failure = probe.stream(client, server.addresses[family], _PROBE)
+    yield arrives(deployment, f"reach-inter{way}", failure, family)
 
-    if expected in _UNREADABLE:
-        packets = [packet for packet in packets if packet.encapsulation == expected] + _of(
-            packets, client, server, family
-        )
-    else:
-        packets = _of(packets, client, server, family)
-    kinds = {
-        kind: sum(packet.encapsulation == kind for packet in packets)
-        for kind in sorted({one.encapsulation for one in packets})
-    }
-    observed = (
-        ", ".join(f"{count} packets {kind}" for kind, count in kinds.items())
-        or "no packet of it on the wire"
-    )
-    yield deployment.attestation(
-        f"encapsulation{beside}", f"all {expected}", observed, list(kinds) == [expected], family
-    )
     checksum = deployment.profile.features.outer_checksum
-    if (
-        checksum is not None
-        and expected in KEYED
-        and family == 4
-        and all(4 in node.addresses for node in deployment.nodes())
-    ):
+    over_ipv4 = family == 4 and all(4 in node.addresses for node in deployment.nodes())
+    data, replies = (
+        _of(seen, client, server, family, expected),
+        _of(answered, server, client, family, expected),
+    )
+    for packets, suffix in ((data, way), (replies, f"{way}-replies")):
         yield deployment.attestation(
-            f"outer-checksum{beside}", *outer_checksum(packets, checksum), family
+            f"encapsulation{suffix}", *capture.encapsulation(packets, expected), family
         )
+        if checksum is not None and expected in capture.KEYED and over_ipv4:
+            yield deployment.attestation(
+                f"outer-checksum{suffix}", *capture.outer_checksum(packets, checksum), family
+            )
 
     if pattern:
         after = [counted(node, pattern) for node in nodes]
@@ -158,12 +154,22 @@ def _between(deployment: MeasuredPods, family: int, pair: int = 0) -> Iterator[A
             else "there is no such device"
         )
         yield deployment.attestation(
-            f"tunnel-device{beside}",
+            f"tunnel-device{way}",
             f"{pattern} counts at least {_PROBE} B",
             outcome,
             min(grown) >= _PROBE,
             family,
         )
+
+
+def _expected(
+    deployment: MeasuredPods, nodes: tuple[KubernetesNode, KubernetesNode], family: int
+) -> str:
+    """The encapsulation on the wire between these nodes."""
+    about = deployment.profile.kubernetes
+    if about and about.between_subnets and not one_subnet(*nodes, family):
+        return about.between_subnets
+    return claims(deployment.profile)[0]
 
 
 def _mtu(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
@@ -195,69 +201,38 @@ def _mtu(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
     )
 
 
-def _stranger(deployment: MeasuredPods, enforced: bool) -> Iterator[Attestation]:
-    """Whom the policies do not let in stays out, inside a node and between nodes; without policies
-    nobody does.
-
-    So that the denial is the policies' and not a dead Pod's, the stranger itself has to be
-    reachable from its node, and the servers have to answer others.
+@contextlib.contextmanager
+def _leaving(sender: KubernetesPod, receiver: KubernetesPod) -> Iterator[list[Packet]]:
+    """The packets to the receiver, or to its node, that leave the sender's node over its wire;
+    complete when the block is left.
     """
-    stranger = deployment.add_stranger()
-    if enforced:
-        with probe.serving(stranger):
-            for family in deployment.families:
-                alive = probe.stream(stranger.node, stranger.addresses[family], 1)
-                yield deployment.attestation(
-                    "stranger-alive", "its node reaches it", alive or "reached", not alive, family
-                )
-    for family in deployment.families:
-        for placement in _PLACEMENTS:
-            client, server = deployment.pair(placement)
-            failure = probe.stream(stranger, server.addresses[family], 1, limit=_DENIAL)
-            if enforced:
-                friend = probe.stream(client, server.addresses[family], 1)
-                outcome = f"denied ({failure})" if failure else "it got through"
-                outcome += f"; and the client too ({friend})" if friend else ""
-                passed = bool(failure) and not friend
-                yield deployment.attestation(
-                    f"denied-{placement}",
-                    "a connection that no policy allows is denied",
-                    outcome,
-                    passed,
-                    family,
-                )
-            else:
-                outcome = failure or "it got through"
-                yield deployment.attestation(
-                    f"undenied-{placement}",
-                    "nothing denies any connection",
-                    outcome,
-                    not failure,
-                    family,
-                )
-
-
-def _watched(
-    node: KubernetesNode, client: KubernetesPod, server: KubernetesPod, family: int
-) -> tuple[str, list[Packet]]:
-    """What went wrong with a stream from the client to the server, and the packets that left the
-    client's node meanwhile.
-    """
-    outer = [
-        address
-        for one in (server.node,)
-        if (address := one.addresses.get(4)) or (address := one.addresses.get(6))
-    ]
-    with probe.watching(node, server.addresses[family], *outer) as frames:
-        failure = probe.stream(client, server.addresses[family], _PROBE)
-    return failure, [packet for length, data in frames if (packet := read_frame(data, length))]
+    node = receiver.node
+    outer = node.addresses.get(4) or node.addresses.get(6)
+    packets: list[Packet] = []
+    with probe.watching(
+        sender.node, *receiver.addresses.values(), *([outer] if outer else [])
+    ) as frames:
+        yield packets
+    packets += (packet for length, data in frames if (packet := read_frame(data, length)))
 
 
 def _of(
-    packets: Sequence[Packet], client: KubernetesPod, server: KubernetesPod, family: int
+    packets: Sequence[Packet],
+    sender: KubernetesPod,
+    receiver: KubernetesPod,
+    family: int,
+    encapsulation: str = "",
 ) -> list[Packet]:
-    ends = (client.addresses[family], server.addresses[family])
-    return [packet for packet in packets if (packet.source, packet.target) == ends]
+    """Those of one connection in one direction, and all encrypted ones: they cannot be
+    distinguished.
+    """
+    ends = (sender.addresses[family], receiver.addresses[family])
+    return [
+        packet
+        for packet in packets
+        if (packet.source, packet.target) == ends
+        or (encapsulation in _UNREADABLE and packet.encapsulation == encapsulation)
+    ]
 
 
 def one_subnet(first: KubernetesNode, second: KubernetesNode, family: int) -> bool:

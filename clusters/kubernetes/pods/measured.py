@@ -193,6 +193,10 @@ class MeasuredPods(Deployment):
         """A Pod on the client's node that the policies of an enforcing profile do not let in."""
         return self._bench([("as0", 0, False, "stranger")])[0]
 
+    def add_strangers(self) -> list[KubernetesPod]:
+        """The same, and another one on the server's node."""
+        return self._bench([("as0", 0, False, "stranger"), ("as1", 1, False, "stranger")])
+
     def _bench(
         self, wanted: Sequence[tuple[str, int, bool, Role]], many: bool = False
     ) -> list[KubernetesPod]:
