@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import ipaddress
 import os
+import socket
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,20 +17,26 @@ from cnibench.clusters.lab.ebpf import tc
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.system.bpf import call
 
-_PROG_LOAD, _SCHED_CLS = 5, 3
-# r0 = TC_ACT_OK; exit
-_PASS = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
+_PROG_LOAD, _SCHED_CLS, _XDP = 5, 3, 6
+_PASSES = {_SCHED_CLS: 0, _XDP: 2}  # TC_ACT_OK, XDP_PASS
+_SETLINK, _IFLA_XDP, _NESTED = 19, 43, 0x8000
+GENERIC, NATIVE = 2, 4  # XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE
 _LICENSE = ctypes.create_string_buffer(b"GPL")
 
 
 @contextlib.contextmanager
-def _passing() -> Iterator[int]:
-    """The descriptor of a program that lets every packet pass as it is."""
-    text = ctypes.create_string_buffer(_PASS, len(_PASS))
+def _passing(kind: int = _SCHED_CLS, register: int = 1) -> Iterator[int]:
+    """The descriptor of a program that lets every packet pass as it is; it sets a ``register`` to
+    0 first, which makes its hash another one.
+    """
+    # rN = 0; r0 = verdict; exit
+    instructions = (0xB7, register, 0, 0, 0xB7, 0, 0, _PASSES[kind], 0x95, 0, 0, 0)
+    code = struct.pack("=BBhiBBhiBBhi", *instructions)
+    text = ctypes.create_string_buffer(code, len(code))
     request = struct.pack(
         "=IIQQIIQII",
-        _SCHED_CLS,
-        len(_PASS) // 8,
+        kind,
+        len(code) // 8,
         ctypes.addressof(text),
         ctypes.addressof(_LICENSE),
         0,
@@ -58,6 +65,28 @@ def _before(deployment: LabDeployment, ns: Namespace, at: str) -> None:
         tc.attach(ns, "eth0", "ingress", "first", program, priority=1)
 
 
+def xdp(ns: Namespace, device: str, mode: int, register: int = 1) -> None:
+    """Attaches an XDP program in place of the one that may be there."""
+    with _passing(_XDP, register) as program, ns.inside():
+        inner = struct.pack("=HHiHHI", 8, 1, program, 8, 3, mode)
+        body = struct.pack("=BxHiII", 0, 0, socket.if_nametoindex(device), 0, 0)
+        body += struct.pack("=HH", 4 + len(inner), _IFLA_XDP | _NESTED) + inner
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+            kernel.send(struct.pack("=IHHII", 16 + len(body), _SETLINK, 5, 1, 0) + body)
+            if code := struct.unpack_from("=i", kernel.recv(4096), 16)[0]:
+                raise OSError(-code, os.strerror(-code))
+
+
+def _generic(deployment: LabDeployment, ns: Namespace, at: str) -> None:
+    """XDP in a Pod's or a node's device, by the kernel's generic hook."""
+    xdp(ns, "eth0", GENERIC)
+
+
+def _native(deployment: LabDeployment, ns: Namespace, at: str) -> None:
+    """XDP in the driver of the server's veth pair, at its node's end."""
+    xdp(ns, deployment.pair("inter")[1].host_end, NATIVE)
+
+
 def _tables(deployment: LabDeployment, at: str) -> Any:
     return deployment.datapath._loaded[at].maps  # type: ignore[attr-defined]
 
@@ -84,4 +113,6 @@ CHANGES: dict[str, Callable[[LabDeployment, Namespace, str], None]] = {
     "before": _before,
     "locator": _locator,
     "unmapped": _unmapped,
+    "xdp": _generic,
+    "xdp in the driver": _native,
 }

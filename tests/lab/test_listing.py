@@ -11,8 +11,9 @@ import pytest
 
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.listing import routing
+from cnibench.listing import programs, routing
 from cnibench.listing.devices import addresses, devices, neighbour_settings
+from tests.lab import _sabotage_ebpf
 
 
 @pytest.fixture
@@ -61,6 +62,22 @@ def test_what_somebody_added_is_listed(ns: Namespace) -> None:
     found = listed(ns)
     assert any(line.startswith("fd00:5::9/128 type 4") for line in found), found
     assert any("02:00:00:00:00:07" in line for line in found), found
+
+
+def test_another_xdp_program_is_listed_by_its_hash(ns: Namespace) -> None:
+    """The kernel says what is at that hook with the device alone."""
+
+    def xdp() -> list[str]:
+        with ns.inside():
+            there = list(programs.attached(devices()))
+            assert [where for where, _ in there] == ["eth0 xdp"]
+            return list(programs.program_lines([program for _, program in there], {}))
+
+    _sabotage_ebpf.xdp(ns, "eth0", _sabotage_ebpf.GENERIC)
+    before = xdp()
+    _sabotage_ebpf.xdp(ns, "eth0", _sabotage_ebpf.GENERIC, register=2)
+    assert len(before) == 1
+    assert xdp() != before
 
 
 def test_the_number_of_devices_does_not_change_the_settings_of_others(ns: Namespace) -> None:

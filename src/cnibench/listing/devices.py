@@ -40,6 +40,7 @@ _NUMBERS = {
 _MACS = {1: "address", 2: "broadcast"}
 _WORDS = {6: "qdisc", 20: "alias"}
 _LINK, _NAME, _MASTER, _LINKINFO, _AF_SPEC, _NETNSID, _XDP = 5, 3, 10, 18, 26, 37, 43
+_XDP_PROGRAMS = (4, 5, 6, 7)  # the only one, the driver's, the generic one, that of the card
 _BRIDGE = {
     1: "forward-delay",
     4: "ageing-time",
@@ -140,7 +141,7 @@ _READY, _ASKED, _TENTATIVE = 0x80000000, 0x10, 0x40
 class Device(NamedTuple):
     """A device: its index and name here, its MAC address, its kind, and a line for each option.
     ``peer`` is the index of the device below it, or at its other end, in another namespace; 0 where
-    there is none.
+    there is none. ``xdp`` has the numbers of its XDP programs.
     """
 
     number: int
@@ -149,6 +150,7 @@ class Device(NamedTuple):
     kind: str
     options: Sequence[str]
     peer: int = 0
+    xdp: Sequence[int] = ()
 
 
 def devices() -> list[Device]:
@@ -189,10 +191,8 @@ def _device(
         lower = number(given[_LINK])
         there = "in another namespace" if _NETNSID in given else names.get(lower, lower)
         options.append(f"{name} link {there}")
-    if _XDP in given:
-        options += lines(
-            f"{name} xdp.", attributes(given[_XDP]), {2: "attached"}, drop=(4, 5, 6, 7)
-        )
+    xdp = attributes(given.get(_XDP, b""))
+    options += lines(f"{name} xdp.", xdp, {2: "attached"}, drop=_XDP_PROGRAMS)
     known = {"bridge": (_BRIDGE, _BRIDGE_VARIES), "vxlan": (_VXLAN, ())}.get(kind, ({}, ()))
     if kind not in ("wireguard", "openvswitch"):
         options += lines(f"{name} {kind}.", attributes(info.get(2, b"")), known[0], drop=known[1])
@@ -200,7 +200,8 @@ def _device(
         options += lines(f"{name} port.", attributes(info.get(5, b"")), _PORT, drop=_PORT_VARIES)
     options += _per_family(name, given.get(_AF_SPEC, b""))
     peer = number(given.get(_LINK, b"")) if _NETNSID in given else 0
-    return Device(index, name, mac(given.get(1, b"")), kind, options, peer)
+    programs = dict.fromkeys(number(value) for kind_, value in xdp if kind_ in _XDP_PROGRAMS)
+    return Device(index, name, mac(given.get(1, b"")), kind, options, peer, tuple(programs))
 
 
 def _per_family(name: str, spec: bytes) -> Iterator[str]:

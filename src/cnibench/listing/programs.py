@@ -17,7 +17,7 @@ from cnibench.system.bpf import call
 _GETFILTER = 46
 _PROG_FD, _MAP_FD, _INFO, _QUERY = 13, 14, 15, 16
 _NEXT_KEY, _LOOKUP = 4, 1
-_HOOKS = {46: "tcx ingress", 47: "tcx egress", 54: "netkit primary", 55: "netkit peer", 37: "xdp"}
+_HOOKS = {46: "tcx ingress", 47: "tcx egress", 54: "netkit primary", 55: "netkit peer"}
 _ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS = 2, 3, 12
 _ARRAYS = (_ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS)
 _PER_CPU, _LRU = (5, 6, 10), (9,)
@@ -55,8 +55,12 @@ def filters(
 
 
 def attached(devices: Sequence[Device]) -> Iterator[tuple[str, int]]:
-    """The same of programs that are not at a queueing discipline."""
+    """The same of programs that are not at a queueing discipline. The kernel lists those of XDP
+    with the device, and refuses BPF_PROG_QUERY of them.
+    """
     for device in devices:
+        for program in device.xdp:
+            yield f"{device.name} xdp", program
         for hook, label in _HOOKS.items():
             for program in _query(device.number, hook):
                 yield f"{device.name} {label}", program
