@@ -153,8 +153,8 @@ def _evaluate(
     ]
     write_private(s.raw / "stacks.folded", stacks.fold(found))
     breakdown = attribution.attribute(found, names)
+    seconds = sum(end - start for start, end in turns.windows) / 1e9
     if breakdown.counted < _LEAST:
-        seconds = sum(end - start for start, end in turns.windows) / 1e9
         raise MeasureError(
             f"perf saw the workload in {breakdown.counted} samples only, in a window of"
             f" {seconds:.1f} s",
@@ -162,7 +162,8 @@ def _evaluate(
         )
     clock = any(machine.clock for machine in machines)
     line = attribution.record(breakdown, turns.packets, clock=clock, version=names.version) | {
-        "frequency": frequency()
+        "frequency": frequency(),
+        "seconds": seconds,
     }
     into.records.append(("cpp", line))
     into.add("cycles_per_packet", line["total"])

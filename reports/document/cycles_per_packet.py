@@ -81,6 +81,9 @@ def _cycles_of(rows: Sequence[Cpp], where: str) -> Section:
         lines.append(f"idle, of the time of all CPUs: {idle}")
     if small:
         lines.append(f"others: {', '.join(small)}")
+    if all(row.seconds > 0 for row in rows):
+        each = ", ".join(f"{row.label} {row.counted / row.seconds:.0f}" for row in rows)
+        lines.append(f"samples of perf per second of measuring: {each}")
     if few := [row for row in rows if 0 < row.counted < _FEW]:
         shares = ", ".join(
             f"{row.label} {row.counted} (±{100 / row.counted**0.5:.0f} %)" for row in few

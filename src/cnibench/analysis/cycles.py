@@ -53,7 +53,7 @@ def cycles(
 
 def _usable(record: Record) -> bool:
     numbers = [record.get("total"), record.get("unclassified"), record.get("packets")]
-    numbers.append(record.get("counted", 0))
+    numbers += [record.get("counted", 0), record.get("seconds", 0.0)]
     components = record.get("components")
     if (
         not isinstance(components, Mapping)
@@ -98,6 +98,7 @@ def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str
         }
         | {"total": [float(record["total"]) for record in records]},
         counted=sum(int(record.get("counted", 0)) for record in records),
+        seconds=math.fsum(float(record.get("seconds", 0.0)) for record in records),
         outside=_share(records, "outside_cycles", lambda one: one["total"] * one["packets"]),
         idle=_share(records, "idle_cycles", lambda one: one.get("cycles")),
     )

@@ -204,9 +204,9 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``;
     ``counted`` is the number of samples of perf that all of it was made of, 0 where the run does
-    not tell. ``outside`` is the share of the cycles that ran outside the workload's programs and
-    thus is not in their CPU time, ``idle`` the share of the window's that were idle; None where the
-    run does not tell.
+    not tell, and ``seconds`` the time in which they were taken. ``outside`` is the share of the
+    cycles that ran outside the workload's programs and thus is not in their CPU time, ``idle`` the
+    share of the window's that were idle; None where the run does not tell.
     """
 
     profile: str
@@ -230,6 +230,7 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[int] = []
     by_block: dict[str, list[float]] = {}
     counted: int = 0
+    seconds: float = 0.0
     outside: float | None = None
     idle: float | None = None
 
