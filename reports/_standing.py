@@ -14,19 +14,21 @@ from cnibench.analysis.text.standings import Place, leading
 from cnibench.analysis.text.wording import figure, names
 from cnibench.reports._escape import plain
 
+Row = tuple[str, Mapping[str, str]]  # its name, and what is said of each label
 _GAP = "  "
 _EACH = 4  # profiles that are all named in the line of a place
 
 
 def table(
-    places: Sequence[Place], labels: Sequence[str], resolution: float, width: int
+    places: Sequence[Place], cost: Row, labels: Sequence[str], resolution: float, width: int
 ) -> list[str]:
-    """A row for each place and a column for each of ``labels``; [] where that is wider than
-    ``width``. Pairs that differ by at most ``resolution`` are equal.
+    """A row for each place, one for the ``cost`` of all where that is known, and a column for each
+    of ``labels``; [] where that is wider than ``width``. Pairs that differ by at most
+    ``resolution`` are equal.
     """
-    rows = [_cells(one, resolution) for one in places]
+    rows = [*(_cells(one, resolution) for one in places), *([cost[1]] if cost[1] else [])]
     columns = [
-        ["", *map(_name, places)],
+        ["", *map(_name, places), *([cost[0]] if cost[1] else [])],
         *([label, *(row.get(label, "no figure") for row in rows)] for label in labels),
     ]
     columns = [[plain(cell) for cell in column] for column in columns]
@@ -39,21 +41,26 @@ def table(
     ]
 
 
-def sentences(places: Sequence[Place], profiles: int, resolution: float) -> list[str]:
-    """A line for each place, and one before them where they do not name all ``profiles``."""
+def sentences(places: Sequence[Place], cost: Row, profiles: int, resolution: float) -> list[str]:
+    """A line for each place, one for the ``cost`` of all, and one before them where they do not
+    name all ``profiles``.
+    """
+    name, costs = cost[0], list(cost[1].items())
     if profiles <= _EACH:
-        return [_all(one, _cells(one, resolution)) for one in places]
+        rows = [(_name(one), _cells(one, resolution)) for one in places]
+        return [_all(*row) for row in [*rows, cost] if row[1]]
     head = f"The best of {profiles} (+ how many are not proven to be worse); the last:"
-    return [head] * bool(places) + [_ends(one, resolution) for one in places]
+    last = [_all(name, dict([costs[0], costs[-1]]))] if costs else []
+    return [head] * bool(places) + [_ends(one, resolution) for one in places] + last
 
 
 def _name(one: Place) -> str:
     return one.name + " (less is better)" * (one.group.better == "lower")
 
 
-def _all(one: Place, cells: Mapping[str, str]) -> str:
+def _all(name: str, cells: Mapping[str, str]) -> str:
     """``tcp-rr on one node: cilium best 71.4 k/s; flannel -14.6 to -13.3 %``"""
-    return f"{_name(one)}: {'; '.join(f'{label} {said}' for label, said in cells.items())}"
+    return f"{name}: {'; '.join(f'{label} {said}' for label, said in cells.items())}"
 
 
 def _ends(one: Place, resolution: float) -> str:

@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis
-from cnibench.analysis.text import disturbances, in_brief
-from cnibench.analysis.text.narrative import primary_places, problems, selected, unheld
+from cnibench.analysis.text import costs, disturbances, in_brief
+from cnibench.analysis.text.narrative import cost_places, primary_places, problems, selected, unheld
 from cnibench.reports import _standing
 from cnibench.reports._escape import plain
 
@@ -48,8 +48,10 @@ class BriefReport:
             after.append(analysis.independence)
         after += [*in_brief.why(analysis, places), *in_brief.failed(analysis)]
         after += [*disturbances.brief(analysis), *in_brief.not_tested(analysis)]
-        ranking = _standing.table(shown, analysis.labels, resolution, width) or _filled(
-            _standing.sentences(shown, len(analysis.labels), resolution), width
+        base = analysis.baseline if analysis.family == "baseline" else ""
+        cost = costs.title(base), costs.cells(cost_places(analysis))
+        ranking = _standing.table(shown, cost, analysis.labels, resolution, width) or _filled(
+            _standing.sentences(shown, cost, len(analysis.labels), resolution), width
         )
         lines = [*_filled(before, width), *ranking, *_filled(after, width)]
         return "".join(f"{line}\n" for line in lines)

@@ -47,6 +47,7 @@ class UnderLoad(Workload):
     inner: ClassVar[_netperf.Netperf]
     tools = {**_netperf.Netperf.tools, "iperf3": "iperf3"}
     ports = (*_netperf.Netperf.ports, _load.PORT, _load.SHARED_PORT)
+    alone = False
     several = False
     needs = (ExtraPods,)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from cnibench.analysis.provisional import Logs, SoFar
 from cnibench.analysis.text.provisional import lines, title
 from cnibench.errors import CnibenchError
+from cnibench.model.metrics import cost_of
 from cnibench.registry import provider
 from cnibench.run.progress import Progress
 from cnibench.rundir.reader import RunReader
@@ -28,6 +29,8 @@ class Shown:
         self._most = manifest.max_blocks if manifest.target_ci else manifest.blocks
         in_turn = provider("clusters", manifest.cluster).slices == "in turn"
         self._so_far = SoFar(manifest, in_turn)
+        costs = {workload: cost_of(metric) for workload, metric in manifest.main.items()}
+        self._costs = SoFar(manifest, in_turn, costs)
         self._finished = 0
         self._next_show = self._next_read = 0.0
         self._read()
@@ -35,8 +38,12 @@ class Shown:
     def due(self) -> bool:
         return time.monotonic() >= self._next_show
 
-    def rounds(self, block: int, logs: Logs) -> None:
+    def rounds(self, block: int, logs: Logs, costs: Logs) -> None:
         self._so_far.rounds(block, logs)
+        self._costs.rounds(block, costs)
+        self._show()
+
+    def meanwhile(self) -> None:
         self._show()
 
     def finished(self, blocks: int) -> None:
@@ -52,6 +59,7 @@ class Shown:
         try:
             reader = RunReader(self._path)
             self._so_far.read(reader)
+            self._costs.read(reader)
             blocks = {one.block for one in reader.chain.events if one.event == "block-finished"}
             self._finished = max(self._finished, len(blocks))
         except CnibenchError as error:  # the run itself does not need it
@@ -65,6 +73,6 @@ class Shown:
         began = time.monotonic()
         if rankings := self._so_far.rankings():
             said = title(rankings, self._finished, self._most, self._so_far.level)
-            self._progress.ranking(said, lines(rankings))
+            self._progress.ranking(said, lines(rankings, self._costs.rankings()))
         now = time.monotonic()
         self._next_show = now + max(self._progress.pace, (now - began) / _PART)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cnibench.analysis.model import Analysis
+from cnibench.analysis.text import costs
 from cnibench.analysis.text.decision import lines, settled
-from cnibench.analysis.text.narrative import conditions, primary_groups, primary_places
+from cnibench.analysis.text.narrative import conditions, cost_places, primary_groups, primary_places
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.standings import named
 from cnibench.reports.document.comparison import place
@@ -41,5 +42,5 @@ def _decision(analysis: Analysis) -> list[Section]:
     """What one run decided, and what the undecided pairs need."""
     pairs = [pair for place in primary_places(analysis) for pair in place.pairs]
     found = settled(analysis, pairs)
-    said = lines(found) if found else []
+    said = [*lines(found), *costs.decided(analysis, cost_places(analysis))] if found else []
     return [Section("Decision", lines=said)] if said else []

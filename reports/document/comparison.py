@@ -10,7 +10,7 @@ from cnibench.analysis.text.disturbances import taken_there
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.wording import names, replicate
 from cnibench.model import context
-from cnibench.model.metrics import METRICS, MODES
+from cnibench.model.metrics import COSTS, METRICS, MODES
 from cnibench.reports._numbers import Scale, p_value
 from cnibench.reports.document.parts import Section, Table, text_of
 
@@ -30,10 +30,40 @@ def place(analysis: Analysis, group: Group, name: str, whole: bool) -> Section:
     here = [result for result in analysis.results if place_of(result) == where]
     main = [result for result in here if result.metric == group.metric and not result.reading]
     main.sort(key=lambda result: group.ranking.index(result.label))
+    params = " ".join(f"{key}={text_of(value)}" for key, value in group.params.items())
     scale = Scale.of([result.median for result in main], group.unit)
+    title = f"{name}: {_title(group.metric)}{scale.heading()}"
+    lines = ["; ".join(filter(None, (*context.circumstances(group), _fidelity(main), params)))]
+    lines += [*_reading(analysis, group, main), *taken_there(analysis, group)]
+    tables = [_ranked(analysis, group, main, "profile")]
+    compared = [group.metric]
+    for cost in _costs(analysis, group):
+        its = [one for one in here if one.metric == cost.metric and not one.reading]
+        its.sort(key=lambda result: cost.ranking.index(result.label))
+        compared.append(cost.metric)
+        heading = Scale.of([one.median for one in its], cost.unit).heading()
+        tables.append(_ranked(analysis, cost, its, f"{_title(cost.metric)}{heading}"))
+    return Section(title, [*tables, *_others(here, compared, main, whole)], lines)
+
+
+def _costs(analysis: Analysis, group: Group) -> list[Group]:
+    """The CPU time of the same place, which is compared as the main metric is."""
+    return [
+        one
+        for one in analysis.groups
+        if one.metric in COSTS
+        and one.metric != group.metric
+        and not one.reading
+        and place_of(one) == place_of(group)
+    ]
+
+
+def _ranked(analysis: Analysis, group: Group, results: Sequence[Result], head: str) -> Table:
+    """The labels of ``results`` with their figures and their ratios to the baseline."""
+    scale = Scale.of([result.median for result in results], group.unit)
     base, pairs = analysis.baseline, _against(analysis, group)
     rows = []
-    for result in main:
+    for result in results:
         interval = (
             "-"
             if result.ci_low is None or result.ci_high is None
@@ -53,7 +83,7 @@ def place(analysis: Analysis, group: Group, name: str, whole: bool) -> Section:
                 group.letters.get(result.label, "-"),
             ]
         )
-    heads = ["profile", "median", "mean", _percent(main), "n", f"ratio to {base}", "group"]
+    heads = [head, "median", "mean", _percent(results), "n", f"ratio to {base}", "group"]
     if group.failed:  # never a ranking without them
         rows += [
             [label, *["-"] * 3, "0", "-", "-"]
@@ -65,11 +95,7 @@ def place(analysis: Analysis, group: Group, name: str, whole: bool) -> Section:
             [*row, "{} of {}".format(*group.failed[row[0]]) if row[0] in group.failed else "-"]
             for row in rows
         ]
-    params = " ".join(f"{key}={text_of(value)}" for key, value in group.params.items())
-    title = f"{name}: {_title(group.metric)}{scale.heading()}"
-    lines = ["; ".join(filter(None, (*context.circumstances(group), _fidelity(main), params)))]
-    lines += [*_reading(analysis, group, main), *taken_there(analysis, group)]
-    return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
+    return Table(heads, rows)
 
 
 def _reading(analysis: Analysis, group: Group, main: Sequence[Result]) -> list[str]:
@@ -178,14 +204,15 @@ def _title(metric: str) -> str:
 
 
 def _others(
-    here: Sequence[Result], group: Group, main: Sequence[Result], whole: bool
+    here: Sequence[Result], compared: Sequence[str], main: Sequence[Result], whole: bool
 ) -> list[Table]:
-    """The medians of the place's other metrics, one column each; but for ``whole`` only what all
-    labels have in common (a tunnel device, say, has another name in each profile). Of cycles the
-    means: so are their components, which add up to them."""
+    """The medians of the metrics that are not ``compared`` in tables of their own, one column each;
+    but for ``whole`` only what all labels have in common (a tunnel device, say, has another name in
+    each profile). Of cycles the means: so are their components, which add up to them.
+    """
     columns: dict[tuple[str, str], list[Result]] = {}
     for result in here:
-        if result.metric != group.metric or result.reading:
+        if result.metric not in compared or result.reading:
             reading = " ".join(f"{key}={text_of(value)}" for key, value in result.reading.items())
             columns.setdefault((result.metric, reading), []).append(result)
     if not whole:

@@ -27,6 +27,7 @@ from cnibench.run.slices.load import Load
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.readings.sock_diag import ESTABLISHED, SockDiag
 from cnibench.run.slices.rounds import values
+from cnibench.run.windows.sample import measure
 from tests.lab._samples import context
 
 MakeDeployment = Callable[..., LabDeployment]
@@ -63,6 +64,21 @@ def started(
             )
             made[f"{label}/{placement}"] = running.enter_context(Generator(s, load_of(s)))
         yield made
+
+
+def test_cpu_time_of_a_window_is_that_of_slices(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    """Of both ends: that of one alone would be half of it."""
+    deployment = make_deployment("veth-baseline")
+    with started({"one": deployment}, tmp_path, "tcp-rr") as generators:
+        driven = drive(generators, 20, 0, 1, length=LONGER)
+    sliced = values([["one/intra"]], driven.slices)["one/intra"].cpu
+    cpu = max(os.sched_getaffinity(0))
+    s = context(deployment, "tcp-rr", tmp_path / "window", placement="intra", cpu=cpu)
+    found = measure(s, provider("workloads", "tcp-rr"), []).measurements
+    (window,) = [one.value for one in found.readings if one.metric == "cpu_per_transaction"]
+    assert 0.6 < window / sliced < 1.6
 
 
 @pytest.mark.parametrize(

@@ -230,9 +230,11 @@ class Told(Silent):
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.lines: Sequence[str] = ()
 
-    def ranking(self, title: str, lines: object) -> None:
+    def ranking(self, title: str, lines: Sequence[str]) -> None:
         self.said.append(title)
+        self.lines = lines
 
 
 def test_it_keeps_the_pace_and_its_part_of_the_time(tmp_path: Path) -> None:
@@ -242,14 +244,43 @@ def test_it_keeps_the_pace_and_its_part_of_the_time(tmp_path: Path) -> None:
         writer.event("block-finished", block=1)
     shown = Shown(tmp_path / "run", plan(blocks=9), told)
     assert shown.due()
-    shown.rounds(0, logs(25, 1))
+    shown.rounds(0, logs(25, 1), {})
     assert told.said == ["provisional, 2 of 9 blocks finished, 95 % intervals within blocks"]
     assert not shown.due(), "what it took is to be a hundredth of the time"
-    shown.rounds(0, logs(25, 2))
+    shown.rounds(0, logs(25, 2), {})
     assert len(told.said) == 1
     slow = Shown(tmp_path / "run", plan(), Silent())
-    slow.rounds(0, logs(25, 1))
+    slow.rounds(0, logs(25, 1), {})
     assert not slow.due()
+
+
+def test_cpu_time_is_a_line_of_the_ranking(tmp_path: Path) -> None:
+    told = Told()
+    with RunWriter.create(tmp_path / "run", plan()):
+        shown = Shown(tmp_path / "run", plan(), told)
+    costs = {cell: {r: -log for r, log in its.items()} for cell, its in logs(25, 2).items()}
+    shown.rounds(0, logs(25, 1), costs)
+    *_, last = told.lines
+    found = re.fullmatch(
+        r"CPU time above the least: fast least; slow \+(.*) to \+(.*) %; slower \+.* %", last
+    )
+    assert found
+    assert float(found[1]) < 25.0 < float(found[2])
+
+
+def test_the_ranking_is_shown_again_while_nothing_new_is_known(tmp_path: Path) -> None:
+    """During rounds with perf and cross-checks."""
+    told = Told()
+    with RunWriter.create(tmp_path / "run", plan()):
+        shown = Shown(tmp_path / "run", plan(), told)
+    shown.meanwhile()
+    assert told.said == []
+    shown.rounds(0, logs(25, 1), {})
+    shown.meanwhile()
+    assert len(told.said) == 1, "not sooner than it is due"
+    shown._next_show = 0.0
+    shown.meanwhile()
+    assert len(told.said) == 2
 
 
 def test_a_line_has_all_places(capsys: pytest.CaptureFixture[str]) -> None:

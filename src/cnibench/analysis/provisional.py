@@ -38,7 +38,7 @@ from cnibench.stats.inference import ALPHA, signed_rank
 from cnibench.stats.order import scores
 from cnibench.stats.robust import trimmed
 
-Logs = Mapping[str, Mapping[int, float]]  # cell id to round to the log of its rate
+Logs = Mapping[str, Mapping[int, float]]  # cell id to round to the log of its metric
 _FEWEST = 8  # rounds of a profile, and that two profiles share
 
 
@@ -67,16 +67,19 @@ class Ranking:
 
 @dataclass
 class SoFar:
-    """What a run has found so far. ``level`` is that of the intervals between blocks.
-    ``in_turn``: what is measured in slices is installed one after the other.
+    """What a run has found so far of one metric of each workload, ``metrics``, its main one by
+    default. ``level`` is that of the intervals between blocks. ``in_turn``: what is measured in
+    slices is installed one after the other.
     """
 
     manifest: Manifest
     in_turn: bool = False
+    metrics: Mapping[str, str] = field(default_factory=dict)
     _blocks: dict[str, dict[int, float]] = field(default_factory=dict)  # logs, of each cell's id
     _rounds: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.metrics = self.metrics or self.manifest.main
         groups = alike(cell for cell in self.manifest.cells if cell.window == "speed")
         self._hosts = self._baselines(groups)
         known = set(self._hosts.values())
@@ -113,11 +116,10 @@ class SoFar:
     def read(self, reader: RunReader) -> None:
         """The blocks that are stored."""
         self._blocks = {}
-        main = self.manifest.main
         for piece in samples(reader):
             for line in piece:
                 if (
-                    line.metric == main.get(line.workload)
+                    line.metric == self.metrics.get(line.workload)
                     and line.window == "speed"
                     and line.status == "ok"
                     and not line.disturbed
@@ -136,7 +138,7 @@ class SoFar:
         return found
 
     def _ranking(self, name: str, group: Sequence[Cell]) -> Ranking | None:
-        metric = METRICS.get(self.manifest.main.get(group[0].workload, ""))
+        metric = METRICS.get(self.metrics.get(group[0].workload, ""))
         there = [(value, cell) for cell in group if (value := self._figure(cell.id)) is not None]
         if metric is None or not there:
             return None

@@ -86,6 +86,15 @@ MAIN_ORDER = (
     "cycles_per_packet",
 )
 
+# What a transaction or a byte costs: compared beside the main metric, at every place that has it.
+COSTS = ("cpu_per_transaction", "cpu_per_byte")
+_COST_OF = {"transaction_rate": COSTS[0], "request_rate": COSTS[0], "throughput": COSTS[1]}
+
+
+def cost_of(rate: str) -> str:
+    """The CPU time that belongs to a rate; '' where the metric is none."""
+    return _COST_OF.get(rate, "")
+
 
 def main_metric(workload: str, there: Sequence[str], main: Mapping[str, str]) -> str:
     """The metric that decides about a workload among those that are ``there``; '' when there is

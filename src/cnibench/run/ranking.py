@@ -12,10 +12,18 @@ class Ranking(Protocol):
     def due(self) -> bool:
         """Is it time for ``rounds`` again? Asked after each round."""
 
-    def rounds(self, block: int, logs: Mapping[str, Mapping[int, float]]) -> None:
+    def rounds(
+        self,
+        block: int,
+        logs: Mapping[str, Mapping[int, float]],
+        costs: Mapping[str, Mapping[int, float]],
+    ) -> None:
         """The rounds of that block so far: cell id to round to the log of its rate, in the unit of
-        its metric.
+        its metric, and to that of its CPU time per unit where both ends are known.
         """
+
+    def meanwhile(self) -> None:
+        """Something goes on that tells nothing of who is ahead."""
 
     def finished(self, blocks: int) -> None:
         """So many blocks are stored."""

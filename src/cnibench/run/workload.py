@@ -42,6 +42,10 @@ class Workload(abc.ABC):
     collected: ClassVar[bool] = (
         True  # do collectors read while it runs? not where it has no window of a steady load
     )
+    alone: ClassVar[bool] = (
+        # do only its client and its server run? their CPU time is that of what they transfer
+        True
+    )
     several: ClassVar[bool] = (
         # can several pairs run it at the same time? not where it remembers what it made, or counts
         # for all

@@ -54,10 +54,12 @@ def _number(value: Any) -> float:
 
 
 def brief(analysis: Analysis) -> list[str]:
-    """What disturbed the run, in one sentence; the first reason stands for the others."""
-    if not analysis.samples:
-        return []
+    """What disturbed the run, in one sentence, the first reason for all; nothing where nothing
+    did.
+    """
     found, left = analysis.disturbed, analysis.left_out
+    if not found and not left:
+        return [*busy(analysis), *_taken(analysis)]
     text = f"Disturbed and not used: {len(found)} of {plural(analysis.samples, 'sample')}"
     if found:
         text += f", first {_place(found[0])}, block {found[0].block + 1}: {found[0].reason}"

@@ -60,13 +60,13 @@ def certainty(analysis: Analysis, places: Sequence[Place]) -> str:
     blocks = sorted({pair.n for pair in pairs})
     span = str(blocks[0]) if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
     said = f"Certainty: after {replicates(span, pairs)}, {len(different)} of"
-    said += f" {plural(len(pairs), 'pair')} significantly different (level {analysis.level:.3g})"
+    said += f" {plural(len(pairs), 'pair')} different"
     if modelled := sum(pair.basis == "additive model" for pair in different):
         said += f", {modelled} of them assuming normal noise"
     if same:
-        said += f"; {len(same)} equal within {100 * resolution:.3g} % ({EQUAL})"
+        said += f", {len(same)} equal within {100 * resolution:.3g} % ({EQUAL})"
     if rest:
-        said += f"; {rest} undecided ({UNDECIDED})"
+        said += f", {rest} undecided ({UNDECIDED})"
     least = max((pair.blocks_needed for pair in pairs if not pair.basis), default=0)
     if (found := settled(analysis, pairs)) and found.blocks_for_all:
         said += f"; --blocks {found.blocks_for_all} would decide all"

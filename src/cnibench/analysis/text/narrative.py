@@ -12,7 +12,7 @@ import msgspec
 
 from cnibench.analysis.model import Analysis, Failure, Group, Result, Where
 from cnibench.analysis.samples.series import CPP_METRICS
-from cnibench.analysis.text import disturbances
+from cnibench.analysis.text import costs, disturbances
 from cnibench.analysis.text.certainty import certainty_of, percent
 from cnibench.analysis.text.certificates import certified
 from cnibench.analysis.text.encryption import encryption
@@ -24,7 +24,7 @@ from cnibench.analysis.text.wording import names, replicate
 from cnibench.analysis.trend.model import Trend
 from cnibench.model import context
 from cnibench.model.context import fact
-from cnibench.model.metrics import main_metric
+from cnibench.model.metrics import COSTS, main_metric
 from cnibench.model.units import human, plural
 from cnibench.stats.power import POWER, about
 
@@ -69,6 +69,12 @@ def primary_places(analysis: Analysis) -> list[Place]:
     return places_of(analysis, primary_groups(analysis), describe, place_of)
 
 
+def cost_places(analysis: Analysis) -> list[Place]:
+    """The same places with their CPU time per transaction or byte, of those that have it."""
+    groups = [one for one in analysis.groups if one.metric in COSTS and not one.reading]
+    return places_of(analysis, groups, describe, place_of)
+
+
 def with_words(analysis: Analysis) -> Analysis:
     """The same analysis with its summary and its notes."""
     return msgspec.structs.replace(
@@ -87,6 +93,7 @@ def _summary(analysis: Analysis) -> list[str]:
         *combined(analysis),
         *selected(analysis),
         *sentences(primary_places(analysis)),
+        *_costs(analysis),
         *without_figures(analysis),
         certainty(analysis),
         *([analysis.independence] if analysis.independence else []),
@@ -94,6 +101,16 @@ def _summary(analysis: Analysis) -> list[str]:
         *_planned(analysis, shown),
         not_tested(analysis),
     ]
+
+
+def _costs(analysis: Analysis) -> list[str]:
+    """Who takes more CPU time than the least of each place, where several were compared."""
+    said = costs.cells(cost_places(analysis))
+    if len(said) < 2:
+        return []
+    base = analysis.baseline if analysis.family == "baseline" else ""
+    each = "; ".join(f"{label} {words}" for label, words in said.items())
+    return [f"{costs.title(base)}, per transaction or byte, over all places: {each}."]
 
 
 def _nothing(analysis: Analysis) -> str:

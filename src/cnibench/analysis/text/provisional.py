@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnibench.analysis.provisional import Ranking, Standing
+from cnibench.analysis.text import costs
 from cnibench.model.units import plural
 
 _PLACES = 6  # that get a line
@@ -23,12 +24,37 @@ def title(rankings: Sequence[Ranking], finished: int, blocks: int, level: float)
     return f"{said}, 95 % intervals within blocks"
 
 
-def lines(rankings: Sequence[Ranking]) -> list[str]:
-    """``tcp-rr on one node: cilium 121 k/s; flannel -16.4 to -15.1 %``, one for each place."""
+def lines(rankings: Sequence[Ranking], costs_: Sequence[Ranking] = ()) -> list[str]:
+    """``tcp-rr on one node: cilium 121 k/s; flannel -16.4 to -15.1 %``, one for each place, and one
+    for the CPU time at all of them.
+    """
     found = [f"{one.place}: {_standings(one)}" for one in rankings[:_PLACES]]
     if len(rankings) > _PLACES:
         found.append(f"{len(rankings) - _PLACES} more in the report")
-    return found
+    return found + _cost(costs_)
+
+
+def _cost(rankings: Sequence[Ranking]) -> list[str]:
+    """None before there is an interval of each profile."""
+    places = [
+        {
+            one.label: (1.0, 1.0) if one is ranking.standings[0] else _interval(one)
+            for one in ranking.standings
+        }
+        for ranking in rankings
+    ]
+    known = [interval for place in places for interval in place.values()]
+    if len(known) <= len(places) or None in known:
+        return []
+    (least, said), *others = costs.words(places).items()
+    words = [f"{least} {said}", *(f"{label} {said}" for label, said in others[:_OTHERS])]
+    if len(others) > _OTHERS:
+        words.append(f"{len(others) - _OTHERS} more")
+    return [f"{costs.title()}: {'; '.join(words)}"]
+
+
+def _interval(one: Standing) -> tuple[float, float] | None:
+    return None if one.low is None or one.high is None else (one.low, one.high)
 
 
 def _standings(ranking: Ranking) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -40,10 +40,13 @@ _GRACE = 5.0  # s beyond what the window should take
 
 
 def cross_checks(
-    session: Session, measured: Sequence[tuple[Cell, AnyGenerator, Value]], block: int
+    session: Session,
+    measured: Sequence[tuple[Cell, AnyGenerator, Value]],
+    block: int,
+    meanwhile: Callable[[], None],
 ) -> None:
     """Measures and stores a window for each of these cells that the run has none of yet, one after
-    the other.
+    the other; ``meanwhile`` is called after each.
 
     At normal priority and on a machine that other programs use, a window says nothing of the
     slices, and has that as ``reason``.
@@ -71,6 +74,7 @@ def cross_checks(
         with session.stop.held():
             writer.cross_check(cell, block, record)
         session.progress.made(CROSS_CHECK)
+        meanwhile()
 
 
 def _is_here(ended: AnyGenerator) -> bool:

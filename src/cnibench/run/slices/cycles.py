@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cnibench.errors import CnibenchError, Interrupted, MeasureError
 from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements
-from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
+from cnibench.run.slices.engine import LEAD_IN, LENGTH, After, Driven, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.rounds import kept
@@ -21,6 +21,8 @@ def with_cycles(
     rounds: int,
     block: int,
     seed: int,
+    *,
+    after: After = lambda done, slices: None,
 ) -> Driven:
     """As ``drive``, with what the collector found of each cell in ``cycles``. Raises CnibenchError
     when it cannot sample.
@@ -32,7 +34,7 @@ def with_cycles(
     ours = descendants(os.getpid())
     with collector.rounds(samples, seconds) as evaluate:
         started = descendants(os.getpid()) - ours
-        driven = drive(generators, rounds, block, seed, beside=started)
+        driven = drive(generators, rounds, block, seed, after=after, beside=started)
         for cell, generator in generators.items():
             if cell in driven.failed:
                 continue

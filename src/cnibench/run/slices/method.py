@@ -145,7 +145,7 @@ class Slices:
             for cell in cells
             if cell.window == "speed" and cell.id not in failed
         ]
-        cross_checks(session, checked, block)
+        cross_checks(session, checked, block, self._meanwhile)
         return len(failed)
 
     def _drive(
@@ -182,7 +182,14 @@ class Slices:
                         after=lambda done, slices: self._tell(slices, ready, block, done == rounds),
                     )
                 else:
-                    driven = with_cycles(self.cycles, local, rounds, block, seed)
+                    driven = with_cycles(
+                        self.cycles,
+                        local,
+                        rounds,
+                        block,
+                        seed,
+                        after=lambda done, slices: self._meanwhile(),
+                    )
         except (Interrupted, FullError, EndedError, UsageError):
             raise
         except CnibenchError as error:
@@ -203,6 +210,7 @@ class Slices:
         """The rounds so far, for a first ranking; after the ``last`` one in any case."""
         ranking = self.session.ranking
         if ranking is not None and (last or ranking.due()):
+            good = undisturbed(slices)
             ranking.rounds(
                 block,
                 {
@@ -210,9 +218,21 @@ class Slices:
                         number: math.log(generators[cell].load.rate(one.rate))
                         for number, one in its.items()
                     }
-                    for cell, its in undisturbed(slices).items()
+                    for cell, its in good.items()
+                },
+                {
+                    cell: {
+                        number: math.log(one.cpu)
+                        for number, one in its.items()
+                        if one.server is not None and one.cpu > 0
+                    }
+                    for cell, its in good.items()
                 },
             )
+
+    def _meanwhile(self) -> None:
+        if self.session.ranking is not None:
+            self.session.ranking.meanwhile()
 
     def _context(
         self,

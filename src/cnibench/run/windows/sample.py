@@ -26,6 +26,7 @@ from cnibench.run.provenance import Measured
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.slices.priority import priority_of
 from cnibench.run.task import Task
+from cnibench.run.windows.cpu_time import CpuTime
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
@@ -73,8 +74,9 @@ def measure_pairs(
     margin = min(_MARGIN, window / 10)
     all_of_them = [s for s, _ in pairs]
     found = [Measurements() for _ in pairs]
+    cpu_times = [CpuTime(s, workload) for s in all_of_them]
     with watch(all_of_them) as watched, ExitStack() as served:
-        for s, into in zip(all_of_them, found, strict=True):
+        for s, into, cpu_time in zip(all_of_them, found, cpu_times, strict=True):
             with _named(s, all_of_them):
                 if asked := conditions.of(s.cell.params):
                     made = served.enter_context(
@@ -83,7 +85,8 @@ def measure_pairs(
                         )
                     )
                     into.records += [("conditions", record) for record in made]
-                served.enter_context(workload.serve(s))
+                with cpu_time.starting():
+                    served.enter_context(workload.serve(s))
         _warm_up(all_of_them, workload)
         with ExitStack() as prepared:
             for s, collectors in pairs:
@@ -107,7 +110,10 @@ def measure_pairs(
                 if s.client_cpu is not None and s.client.local and not isinstance(client, Task):
                     with _named(s, all_of_them):
                         check_pinned(client.pid, s.client_cpu, "its client")
-            with _observing(pairs, found):
+            with ExitStack() as observed:
+                observed.enter_context(_observing(pairs, found))
+                for cpu_time, (_, client) in zip(cpu_times, clients, strict=True):
+                    observed.enter_context(cpu_time.reading(client))
                 late = time.monotonic() - began
                 left = (
                     all_of_them[0].duration - margin - late
@@ -144,8 +150,16 @@ def measure_pairs(
                 )
             ]
         measured = []
-        for s, into, (start, client), (status, end, _), seen, algorithm, priority in zip(
-            all_of_them, found, clients, ended, evidence, algorithms, priorities, strict=True
+        for s, into, cpu_time, (start, client), (status, end, _), seen, algorithm, priority in zip(
+            all_of_them,
+            found,
+            cpu_times,
+            clients,
+            ended,
+            evidence,
+            algorithms,
+            priorities,
+            strict=True,
         ):
             with _named(s, all_of_them):
                 _note(s, client.argv, status, start, end)
@@ -161,7 +175,9 @@ def measure_pairs(
             records.append((STALLS, seen.record(disturbed)))
             measured.append(
                 Measured(
-                    Measurements([*driven.readings, *into.readings], records),
+                    Measurements(
+                        [*driven.readings, *into.readings, *cpu_time.readings(driven)], records
+                    ),
                     start,
                     end,
                     disturbed,

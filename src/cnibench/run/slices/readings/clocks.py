@@ -87,8 +87,8 @@ class Modes:
                 os.close(file)
 
 
-def descendants(root: int) -> set[int]:
-    """The processes below ``root``, itself not among them."""
+def descendants(*roots: int) -> set[int]:
+    """The processes below ``roots``, these not among them."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -97,7 +97,7 @@ def descendants(root: int) -> set[int]:
             continue
         children.setdefault(int(fields[1]), []).append(int(path.parent.name))
     found: set[int] = set()
-    waiting = [root]
+    waiting = list(roots)
     while waiting:
         for child in children.get(waiting.pop(), ()):
             found.add(child)
