@@ -313,5 +313,7 @@ def runner(writer: RunWriter, cluster: Cluster, **more: Any) -> Runner:
 
 def measured(folder: Path) -> list[tuple[str, int]]:
     return [
-        (item.cell, item.block) for item in RunReader(folder).samples() if item.metric != "packets"
+        (item.cell, item.block)
+        for item in RunReader(folder).samples()
+        if item.metric not in ("packets", "cpu_per_transaction")
     ]

@@ -23,7 +23,7 @@ class Ranking(Protocol):
         """
 
     def meanwhile(self) -> None:
-        """Something goes on that tells nothing of who is ahead."""
+        """Something goes on that changes nothing in the ranking."""
 
     def finished(self, blocks: int) -> None:
         """So many blocks are stored."""

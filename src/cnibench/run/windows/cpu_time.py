@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from cnibench.errors import UnsupportedError
 from cnibench.model.cell import Reading
 from cnibench.model.metrics import cost_of
 from cnibench.run.sample_context import Measurements, SampleContext
-from cnibench.run.slices.readings.clocks import Clocks, descendants
+from cnibench.run.slices.readings.clocks import Clocks, below, children, descendants
 from cnibench.run.task import Task
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process
@@ -45,25 +45,19 @@ class CpuTime:
         if self._wanted:
             self._servers = descendants(os.getpid()) - before
 
-    @contextmanager
-    def reading(self, client: Process) -> Iterator[None]:
-        """The window. Raises MeasureError."""
+    def clocks(self, client: Process, children: Mapping[int, Sequence[int]]) -> Clocks | None:
+        """Of client and server, and what they have started; None where they are not read."""
         if not self._wanted or isinstance(client, Task) or not self._servers:
-            yield
-            return
+            return None
         programs = {client.pid, *self._servers}
-        programs |= descendants(*programs)
         try:
-            clocks = Clocks(sorted(programs))
+            return Clocks(sorted(programs | below(programs, children)))
         except UnsupportedError:  # the kernel has no such clock
-            yield
-            return
-        with closing(clocks):
-            before, began = clocks.read()[0], time.monotonic_ns()
-            yield
-            used, taken = clocks.read()[0] - before, time.monotonic_ns() - began
-        if client.poll() is None:  # of one that has ended the clock is gone
-            self._used = used / taken
+            return None
+
+    def used(self, cpus: float) -> None:
+        """So many were busy with it during the window."""
+        self._used = cpus
 
     def readings(self, driven: Measurements) -> list[Reading]:
         """By the rate that the workload's program reports."""
@@ -75,3 +69,20 @@ class CpuTime:
             return []
         units = rate / 8 if self._rate == "throughput" else rate
         return [Reading(metric=cost_of(self._rate), value=self._used / units, params={})]
+
+
+@contextmanager
+def reading(pairs: Sequence[CpuTime], clients: Sequence[Process]) -> Iterator[None]:
+    """The window of all ``pairs``. Raises MeasureError."""
+    with ExitStack() as opened:
+        every = children()
+        known = []
+        for pair, client in zip(pairs, clients, strict=True):
+            if (clocks := pair.clocks(client, every)) is not None:
+                opened.callback(clocks.close)
+                known.append((pair, client, clocks, clocks.read()[0], time.monotonic_ns()))
+        yield
+        for pair, client, clocks, before, began in known:
+            used, taken = clocks.read()[0] - before, time.monotonic_ns() - began
+            if client.poll() is None:  # of one that has ended the clock is gone
+                pair.used(used / taken)

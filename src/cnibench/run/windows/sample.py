@@ -26,7 +26,7 @@ from cnibench.run.provenance import Measured
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.slices.priority import priority_of
 from cnibench.run.task import Task
-from cnibench.run.windows.cpu_time import CpuTime
+from cnibench.run.windows.cpu_time import CpuTime, reading
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
@@ -110,10 +110,7 @@ def measure_pairs(
                 if s.client_cpu is not None and s.client.local and not isinstance(client, Task):
                     with _named(s, all_of_them):
                         check_pinned(client.pid, s.client_cpu, "its client")
-            with ExitStack() as observed:
-                observed.enter_context(_observing(pairs, found))
-                for cpu_time, (_, client) in zip(cpu_times, clients, strict=True):
-                    observed.enter_context(cpu_time.reading(client))
+            with _observing(pairs, found):
                 late = time.monotonic() - began
                 left = (
                     all_of_them[0].duration - margin - late
@@ -130,7 +127,8 @@ def measure_pairs(
                         f"the workload ended before the collectors started ({late:.1f} s)",
                         "use a longer --duration",
                     )
-                clients[0][1].watch(min(left, window - 2 * margin))
+                with reading(cpu_times, [client for _, client in clients]):
+                    clients[0][1].watch(min(left, window - 2 * margin))
             ended = [
                 _wait(s, client, workload, all_of_them, began)
                 for s, (_, client) in zip(all_of_them, clients, strict=True)

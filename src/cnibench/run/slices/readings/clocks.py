@@ -8,7 +8,7 @@ run in a program's context are in its time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cnibench.errors import MeasureError, UnsupportedError
@@ -87,15 +87,25 @@ class Modes:
                 os.close(file)
 
 
-def descendants(*roots: int) -> set[int]:
-    """The processes below ``roots``, these not among them."""
-    children: dict[int, list[int]] = {}
+def descendants(root: int) -> set[int]:
+    """The processes below ``root``, itself not among them."""
+    return below([root], children())
+
+
+def children() -> dict[int, list[int]]:
+    """All processes by their parents."""
+    found: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue
-        children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+        found.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    return found
+
+
+def below(roots: Iterable[int], children: Mapping[int, Sequence[int]]) -> set[int]:
+    """The processes below ``roots``, these not among them."""
     found: set[int] = set()
     waiting = list(roots)
     while waiting:
