@@ -29,18 +29,18 @@ def cells(places: Sequence[Place]) -> dict[str, str]:
     intervals at all places, with a mark where not each of these differences is proven.
     """
     every: list[dict[str, Interval | None]] = []
-    open_: set[str] = set()
-    for one in places:
+    unproven: set[str] = set()
+    for one in filter(lambda place: place.sound, places):
         first, *others = sorted(one.sound, key=lambda result: result.label != one.base)
         here: dict[str, Interval | None] = {first.label: (1.0, 1.0)}
         for other in others:
             pair = one.pair(first.label, other.label)
             here[other.label] = _interval(pair, other.label)
             if pair is None or pair.verdict not in PROVEN:
-                open_.add(other.label)
+                unproven.add(other.label)
         every.append(here)
     found = {
-        label: UNDECIDED * (label in open_ and said not in (_LEAST, _UNKNOWN)) + said
+        label: UNDECIDED * (label in unproven and said not in (_LEAST, _UNKNOWN)) + said
         for label, said in words(every).items()
     }
     if len(places) == 1 and places[0].sound:  # there is one figure to say

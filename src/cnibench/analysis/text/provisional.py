@@ -24,14 +24,14 @@ def title(rankings: Sequence[Ranking], finished: int, blocks: int, level: float)
     return f"{said}, 95 % intervals within blocks"
 
 
-def lines(rankings: Sequence[Ranking], costs_: Sequence[Ranking] = ()) -> list[str]:
+def lines(rankings: Sequence[Ranking], cpu_time: Sequence[Ranking] = ()) -> list[str]:
     """``tcp-rr on one node: cilium 121 k/s; flannel -16.4 to -15.1 %``, one for each place, and one
     for the CPU time at all of them.
     """
     found = [f"{one.place}: {_standings(one)}" for one in rankings[:_PLACES]]
     if len(rankings) > _PLACES:
         found.append(f"{len(rankings) - _PLACES} more in the report")
-    return found + _cost(costs_)
+    return found + _cost(cpu_time)
 
 
 def _cost(rankings: Sequence[Ranking]) -> list[str]:
