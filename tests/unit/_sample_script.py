@@ -108,7 +108,8 @@ class Client:
 
 
 class Workload:
-    collected = True
+    collected = alone = True
+    primary = "latency_p50"  # no rate, so that no clock is read
     counts: tuple[str, ...] = ()
 
     def __init__(self, script: Script) -> None:
