@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from _kind_runs import (
 )
 from _machines import Machines
 from kind.parts import Parts
+
+from cnibench.clusters.ssh.address import parse
+from cnibench.clusters.ssh.machine import Machine
 
 pytestmark = pytest.mark.timeout(900)
 JOIN_WAITS = 300.0  # s: kubeadm's limit for finding the other node
@@ -221,6 +225,26 @@ def test_what_is_in_the_way_is_named_and_nothing_changes(
         done.stderr
     )
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_step_during_which_the_connection_is_lost_is_repeated(machines: Machines) -> None:
+    machine = Machine("b", parse(machines.cluster)[1])
+    said: list[str] = []
+    machine.connection.notify = said.append
+    step = "echo begun >>/tmp/steps; sleep 3; cat /tmp/steps"
+    try:
+        machine.inspect()
+        with ThreadPoolExecutor() as pool:
+            done = pool.submit(machine.run, "exec", "sh", "-c", step, timeout=LIMIT)
+            until(lambda: "begun" in machines.on(1, "cat /tmp/steps 2>/dev/null || true"))
+            machines.on(1, "pkill -f '^sshd: root@notty'")
+            assert done.result().stdout == "begun\nbegun\n"
+    finally:
+        machine.connection.close()
+        machines.on(1, "rm -f /tmp/steps")
+    lost, again = said
+    assert "the connection is lost" in lost
+    assert "connected again after" in again
 
 
 def test_sudo_that_asks_for_a_password(machines: Machines, tmp_path: Path) -> None:
