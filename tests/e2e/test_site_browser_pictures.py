@@ -84,6 +84,8 @@ def test_everything_in_a_chart_stands_out_and_fits(
             behind = in_hex(page.evaluate(BEHIND))
             assert contrast(behind, "#ffffff" if scheme == "light" else "#000000") < 1.5
             for kind, color, opacity, text in page.evaluate(SEEN):
+                if kind == "text" and float(opacity) == 0:
+                    continue  # Vega hides numbers of an axis that would overlap
                 kinds.add(kind)
                 wanted = TEXT if kind == "text" else MARKS
                 assert float(opacity) == 1, (file.name, kind, text)
