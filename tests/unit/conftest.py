@@ -42,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample of 0.2 s whose programs are slow to start on a busy machine does not fail."""
+    monkeypatch.setattr("cnibench.run.windows.sample._SHORTEST", 30.0)
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where a test stores a run; not created yet."""
     return tmp_path / "run"

@@ -26,6 +26,8 @@ from tests.unit._local_cluster import (
     runner,
 )
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 
 def test_blocks_interleave_the_profiles_and_everything_is_stored(folder: Path) -> None:
     cells = [cell("a"), cell("b")]

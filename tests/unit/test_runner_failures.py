@@ -34,6 +34,8 @@ from tests.unit._local_cluster import (
     runner,
 )
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 
 def test_a_profile_that_cannot_be_removed_fails_a_complete_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch

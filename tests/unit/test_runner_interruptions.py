@@ -21,6 +21,8 @@ from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.cluster import Options
 from tests.unit._local_cluster import Local, Spy, cell, manifest, measured, runner
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 
 def test_what_was_measured_during_an_outage_is_measured_again(folder: Path) -> None:
     class Unsteady(Local, Outages):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from cnibench.errors import Interrupted
+from cnibench.system import interrupt
 from cnibench.system.interrupt import Stop
 
 
@@ -17,7 +18,11 @@ class Dying:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interruption_within_a_destructor_is_raised_again() -> None:
+@pytest.mark.parametrize("again", [0.0, 0.02])  # s: at once, before the callback has ended
+def test_an_interruption_within_a_destructor_is_raised_again(
+    monkeypatch: pytest.MonkeyPatch, again: float
+) -> None:
+    monkeypatch.setattr(interrupt, "_AGAIN", again)
     before = sys.unraisablehook
     with pytest.raises(Interrupted), Stop():  # noqa: PT012
         dying = Dying()

@@ -33,7 +33,8 @@ class Stop:
         self._raised = False
         self._before: dict[int, Any] = {}
         self._hook: Any = None
-        self._timer: threading.Timer | None = None
+        self._left = threading.Event()
+        self._repeating: list[threading.Thread] = []
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -56,9 +57,9 @@ class Stop:
     def __exit__(self, *error: object) -> None:
         if self._hook is not None:
             sys.unraisablehook, self._hook = self._hook, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer.join()
+        self._left.set()
+        for thread in self._repeating:
+            thread.join()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -75,10 +76,18 @@ class Stop:
         if not isinstance(args.exc_value, Interrupted):
             self._hook(args)
             return
-        self._raised = False
-        self._timer = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
-        self._timer.daemon = True
-        self._timer.start()
+        thread = threading.Thread(target=self._repeat, daemon=True)
+        self._repeating.append(thread)
+        self._held += 1  # what is raised here is dropped, too
+        try:
+            self._raised = False
+            thread.start()
+        finally:
+            self._held -= 1
+
+    def _repeat(self) -> None:
+        while not self._left.wait(_AGAIN) and not self._raised:
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _raise(self) -> None:
         self._raised = True
