@@ -46,7 +46,7 @@ def test_a_table_is_measured_and_drawn(tmp_path: Path) -> None:
     pages = tmp_path / "reproduced" / folder.name
     text = (pages / "table-iii.md").read_text()
     assert "fidelity: datapath-model" in text
-    assert len(list(pages.glob("table-iii-*.svg"))) == 4
+    assert len(list(pages.glob("table-iii-*.svg"))) == 5
 
     again = run("reproduce", "qi2021", "--figure", "III", "--run", "last", "--out", "again")
     assert again.returncode == 0, again.stderr

@@ -19,7 +19,7 @@ import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import CnibenchError, MeasureError
-from cnibench.model.metrics import METRICS
+from cnibench.model.metrics import METRICS, cost_of
 from cnibench.registry import provider, providers
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.windows.sample import measure
@@ -64,8 +64,11 @@ def test_gives_its_metrics(
     finally:
         os.umask(before)
     figures = values(found)
-    assert set(figures) == METRICS_OF[workload]
-    assert provider("workloads", workload).primary in figures
+    known = provider("workloads", workload)
+    # Left out where a busy machine had the window outlast the client.
+    cost = {cost_of(known.primary)} if known.alone else set()
+    assert set(figures) - cost == METRICS_OF[workload]
+    assert known.primary in figures
     assert all(name in METRICS for name in figures)
     assert all(
         value > 0 for name, value in figures.items() if name not in ("loss", "failed_requests")
