@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
@@ -211,6 +212,19 @@ def test_which_lines_can_be_in_flight_together() -> None:
     assert in_flight([b"{"])
     assert not in_flight([b"{", _line("a", 0)])
     assert not in_flight([_line("a", 0), b"{", _line("a", 0)])
+
+
+def test_which_attestations_can_be_in_flight_together() -> None:
+    """Those of one deployment, whose lines have no block, or those of all after a block."""
+
+    def attested(label: str, block: int | None) -> bytes:
+        return json.dumps({"label": label, "check": "c", "ip": 4, "block": block}).encode()
+
+    assert in_flight([attested("a", None), attested("a", None)])
+    assert not in_flight([attested("a", None), attested("b", None)])
+    assert in_flight([attested("a", 0), attested("b", 0)])
+    assert not in_flight([attested("a", 0), attested("a", 1)])
+    assert not in_flight([attested("a", 0), attested("a", None)])
 
 
 def test_the_place_of_a_line() -> None:

@@ -120,7 +120,9 @@ class CommittedLines:
         """Lines from before the chain, without those of samples that were measured again since."""
         for number, line in enumerate(data.splitlines(keepends=True), first):
             where = recovery.place(line)
-            last = None if where is None else self._chain.latest.get((where.cell, where.block))
+            last = None
+            if where is not None and where.block is not None:
+                last = self._chain.latest.get((where.cell, where.block))
             if last is None or not last.sha256:
                 yield number, line
 

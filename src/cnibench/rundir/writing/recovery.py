@@ -20,7 +20,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """As much of a line as says where it belongs."""
 
     cell: str = ""
-    block: int = -1
+    block: int | None = -1
     attempt: int = 1
     label: str = ""
     placement: str = ""
@@ -57,7 +57,8 @@ class _Search:
         self._used = [False] * len(self._lines)
         self._by_place: dict[tuple[str, int, int], list[int]] = {}
         for number, line in enumerate(self._lines):
-            if (found := place(line)) is not None and found.cell:
+            found = place(line)
+            if found is not None and found.cell and found.block is not None:
                 self._by_place.setdefault((found.cell, found.block, found.attempt), []).append(
                     number
                 )
@@ -183,17 +184,21 @@ class _Search:
 
 
 def in_flight(lines: Sequence[bytes]) -> bool:
-    """Can these lines be of samples that were measured at the same time, the last one perhaps cut
+    """Can these lines be of samples that were measured at the same time, or of attestations that
+    one event commits (those of a deployment, or all those after a block), the last one perhaps cut
     off?
     """
-    found = set()
+    found: set[tuple[int | str | None, ...]] = set()
     for number, line in enumerate(lines):
         where = place(line)
         if where is None:
             if number < len(lines) - 1:
                 return False
             continue
-        found.add((where.block, where.label, where.placement, where.workload, where.window))
+        if where.cell:
+            found.add((where.block, where.label, where.placement, where.workload, where.window))
+        else:
+            found.add((where.block, where.label if where.block is None else ""))
     return len(found) <= 1
 
 
