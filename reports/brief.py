@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis
-from cnibench.analysis.text import costs, disturbances, in_brief
+from cnibench.analysis.text import costs, in_brief
 from cnibench.analysis.text.narrative import cost_places, primary_places, problems, selected, unheld
+from cnibench.analysis.text.notes import disturbances
 from cnibench.reports import _standing
 from cnibench.reports._escape import plain
 

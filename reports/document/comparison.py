@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis, Group, Pair, Result
 from cnibench.analysis.text.certainty import assumption
-from cnibench.analysis.text.disturbances import taken_there
 from cnibench.analysis.text.narrative import place_of
+from cnibench.analysis.text.notes.disturbances import taken_there
 from cnibench.analysis.text.wording import names, replicate
 from cnibench.model import context
 from cnibench.model.metrics import COSTS, METRICS, MODES

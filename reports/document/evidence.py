@@ -5,7 +5,7 @@ was disturbed.
 from __future__ import annotations
 
 from cnibench.analysis.model import Analysis, Failure
-from cnibench.analysis.text.disturbances import rows
+from cnibench.analysis.text.notes.disturbances import rows
 from cnibench.reports.document.parts import Section, Table
 
 

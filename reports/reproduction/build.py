@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cnibench.analysis.model import Analysis
-from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.narrative import conditions, unheld
+from cnibench.analysis.text.notes import disturbances
 from cnibench.claims import evaluate, studies
 from cnibench.model.units import plural
 from cnibench.reports._escape import markdown

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
 from cnibench.analysis.text.certainty import percent
-from cnibench.analysis.text.certificates import certified
 from cnibench.analysis.text.narrative import place_of
+from cnibench.analysis.text.notes.certificates import certified
 from cnibench.analysis.text.places import cycles_of, describe
 from cnibench.analysis.text.summary import assuming
 from cnibench.analysis.text.wording import failures, few_figures, names, replicates

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cnibench.analysis import Analysis, analyse
-from cnibench.analysis.text.certificates import certified
+from cnibench.analysis.text.notes.certificates import certified
 from cnibench.certificates import store
 from cnibench.certificates.format import Agent, Certificate, Difference, read, text
 from cnibench.certificates.standing import standing, words

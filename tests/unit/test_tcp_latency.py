@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.samples.stream import Line
-from cnibench.analysis.text.coarse_latencies import coarse_latencies
+from cnibench.analysis.text.notes.coarse_latencies import coarse_latencies
 from cnibench.errors import MeasureError
 from cnibench.model.profile import mistakes
 from cnibench.registry import provider

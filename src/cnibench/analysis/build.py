@@ -33,9 +33,9 @@ from cnibench.analysis.samples.series import (
 from cnibench.analysis.samples.stream import Line
 from cnibench.analysis.selection import baseline_of, restricted, without
 from cnibench.analysis.text import narrative
-from cnibench.analysis.text.background_load import shortfalls
-from cnibench.analysis.text.coarse_latencies import coarse_latencies
-from cnibench.analysis.text.cross_checks import contradictions
+from cnibench.analysis.text.notes.background_load import shortfalls
+from cnibench.analysis.text.notes.coarse_latencies import coarse_latencies
+from cnibench.analysis.text.notes.cross_checks import contradictions
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.cell import Attestation

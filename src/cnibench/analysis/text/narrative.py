@@ -12,10 +12,11 @@ import msgspec
 
 from cnibench.analysis.model import Analysis, Failure, Group, Result, Where
 from cnibench.analysis.samples.series import CPP_METRICS
-from cnibench.analysis.text import costs, disturbances
+from cnibench.analysis.text import costs
 from cnibench.analysis.text.certainty import certainty_of, percent
-from cnibench.analysis.text.certificates import certified
 from cnibench.analysis.text.encryption import encryption
+from cnibench.analysis.text.notes import disturbances
+from cnibench.analysis.text.notes.certificates import certified
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.proxies import proxies
 from cnibench.analysis.text.standings import Place, places_of

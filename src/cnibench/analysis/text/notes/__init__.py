@@ -1,0 +1,1 @@
+"""What lessens the weight of figures, in words: a note for each reason."""
