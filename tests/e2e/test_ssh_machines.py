@@ -178,7 +178,8 @@ def changed(machines: Machines, change: str, undo: str) -> Iterator[None]:
             "it runs containers of others",
         ),
         (
-            "systemd-run -q --unit port socat TCP-LISTEN:10250 STDOUT; sleep 1",
+            "systemd-run -q --unit port socat TCP-LISTEN:10250 STDOUT;"
+            " timeout 60 sh -c 'until ss -Hltn sport = :10250 | grep -q .; do sleep 0.1; done'",
             "systemctl stop port",
             "port 10250 is in use",
         ),
