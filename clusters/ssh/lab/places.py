@@ -4,15 +4,17 @@ connection.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cnibench.clusters.kubernetes.connection.gateway import Gateway
-from cnibench.errors import CnibenchError
+from cnibench.errors import CnibenchError, LimitError
 from cnibench.system.process import Done, Process
 from cnibench.testbed.place import Node, Place, Pod
 
 _LIMIT = 30.0  # s
+_LOOK = 0.01  # s
 _NET, _SETTINGS = "/proc/net/", "/proc/sys/net/"
 
 
@@ -32,10 +34,19 @@ class SidePlace(Place):
 
     @property
     def pid(self) -> int:
-        """A process that stays in the namespace."""
+        """A process that stays in the namespace. Raises CnibenchError."""
         if self._holder is None:
             self._holder = self.gateway.spawn(self._entering(["sleep", "infinity"]), None, None)
+            self._wait_until_inside(self._holder.pid)
         return self._holder.pid
+
+    def _wait_until_inside(self, pid: int) -> None:
+        """nsenter(1) is in the machine's namespace until it executes sleep(1)."""
+        end = time.monotonic() + _LIMIT
+        while self.gateway.read(f"/proc/{pid}/comm").strip() != "sleep":
+            if time.monotonic() > end:
+                raise LimitError(f"nothing entered {self.netns} within {_LIMIT:.0f} s")
+            time.sleep(_LOOK)
 
     def spawn(
         self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
