@@ -5,10 +5,15 @@ test delayed says nothing about cnibench. A test that fails twice fails the suit
 is printed, too, and more than ``LIMIT`` failures are not blamed on the machine; a fixture of a file
 that fails is one of them, however many tests wait for it. An error of pytest itself is never tried
 again.
+
+Suites that run at the same time disturb each other, and so would a second try there. With
+CNIBENCH_RERUN=later failures that may be tried again are no error yet: a file ``again`` in the
+environment's folder (TOX_ENV_DIR) says that there are some, and CNIBENCH_RERUN=only tries them.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,10 +23,16 @@ from xml.etree import ElementTree
 import pytest
 
 LIMIT = 5
+_AGAIN = ("--last-failed", "--last-failed-no-failures", "none", "--numprocesses", "0")
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of pytest."""
+    """The exit status of pytest, 0 when its failures are left for later."""
+    when = os.environ.get("CNIBENCH_RERUN", "now")
+    left = Path(os.environ.get("TOX_ENV_DIR", ".")) / "again"
+    left.unlink(missing_ok=True)
+    if when == "only":
+        return _pytest(*arguments, *_AGAIN)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "junit.xml"
         status = _pytest(*arguments, "--junitxml", str(results))
@@ -31,9 +42,12 @@ def main(arguments: list[str]) -> int:
     if failed > LIMIT:
         print(f"rerun: {failed} tests failed, more than {LIMIT}: none is tried again", flush=True)
         return status
+    if when == "later":
+        print(f"rerun: {failed} tests failed and are tried again later, alone", flush=True)
+        left.touch()
+        return pytest.ExitCode.OK
     print("rerun: the tests that failed, one at a time", flush=True)
-    again = ("--last-failed", "--last-failed-no-failures", "none", "--numprocesses", "0")
-    return _pytest(*arguments, *again)
+    return _pytest(*arguments, *_AGAIN)
 
 
 def failures(results: Path) -> list[str]:

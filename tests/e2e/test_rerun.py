@@ -25,6 +25,8 @@ def rerun(
 ) -> _Rerun:
     """With no plug-in but the one that it needs: it starts pytest twice."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CNIBENCH_RERUN", raising=False)
+    monkeypatch.setenv("TOX_ENV_DIR", str(tmp_path))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     spec = importlib.util.spec_from_file_location("rerun", _FILE)
     assert spec
@@ -55,6 +57,32 @@ def test_a_test_that_fails_once_is_printed_and_passes(rerun: _Rerun) -> None:
     status, said = rerun(_ONCE)
     assert status == pytest.ExitCode.OK
     assert "1 failed" in said
+
+
+def test_what_failed_beside_other_suites_is_tried_when_they_have_ended(
+    rerun: _Rerun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests = _ONCE + "def test_always():\n    assert False\ndef test_never():\n    pass\n"
+    monkeypatch.setenv("CNIBENCH_RERUN", "later")
+    status, said = rerun(tests)
+    assert status == pytest.ExitCode.OK
+    assert "2 tests failed and are tried again later" in said
+    assert (tmp_path / "again").exists()
+    monkeypatch.setenv("CNIBENCH_RERUN", "only")
+    status, said = rerun(tests)
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 1 passed" in said
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("tests", ["def test_it():\n    pass\n", "import no_such_module\n"])
+def test_nothing_is_left_for_later_of_a_success_or_an_error_of_pytest(
+    rerun: _Rerun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tests: str
+) -> None:
+    monkeypatch.setenv("CNIBENCH_RERUN", "later")
+    status, _ = rerun(tests)
+    assert status == (pytest.ExitCode.INTERRUPTED if "no_such" in tests else pytest.ExitCode.OK)
+    assert not (tmp_path / "again").exists()
 
 
 def test_a_fixture_that_fails_counts_once(rerun: _Rerun) -> None:
