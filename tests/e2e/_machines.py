@@ -119,7 +119,9 @@ def machines(parts: Parts, folder: Path) -> Iterator[Machines]:
             yield made
     finally:
         for name in names:
-            subprocess.run(["podman", "rm", "-fv", name], capture_output=True, check=False)
+            subprocess.run(
+                ["podman", "rm", "-fv", "--time=0", name], capture_output=True, check=False
+            )
 
 
 _ADDRESSED = "ip -6 route show table all dev eth0 | grep '^local fe80:' || true"

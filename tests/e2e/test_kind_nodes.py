@@ -32,6 +32,7 @@ from _kind_runs import (
 from kind.parts import Parts
 
 from cnibench.clusters.kubernetes.cni import sources
+from cnibench.clusters.kubernetes.ownership import kind_clusters
 
 pytestmark = pytest.mark.timeout(900)
 GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors"
@@ -68,7 +69,6 @@ def kept(
             *ONE_CELL,
             "--keep",
         ]
-        archive = ["--image-archive", str(kind_parts.flannel)]
         try:
             done = cnibench(
                 *run,
@@ -78,8 +78,7 @@ def kept(
                 "1s",
                 "--blocks",
                 "1",
-                *archive,
-                *charts,
+                *charts,  # without its images, which the nodes have
                 cwd=folder,
             )
             kubeconfig, name = kept_cluster(done.stderr)
@@ -94,7 +93,7 @@ def kept(
             }
         finally:  # by its name: others on this machine may have clusters of their own
             for path in (home / "state" / "cnibench" / "clusters").glob("cnibench-*"):
-                output("kind", "delete", "cluster", "--name", path.name)
+                kind_clusters.delete(path.name)
         assert name not in clusters()
 
 
