@@ -36,7 +36,7 @@ RUN = [
     "1",
     "--seed",
     "1",
-    "--out",
+    "--folder",
     f"{WORK}/runs",
 ]
 COMMANDS = {
@@ -53,7 +53,7 @@ COMMANDS = {
         "200ms",
         "--warmup",
         "0s",
-        "--out",
+        "--folder",
         f"{WORK}/runs",
     ],
     "doctor": ["doctor"],
