@@ -53,7 +53,7 @@ def board_data(entries: Sequence[tuple[Found, Entry, str]]) -> dict[str, Any]:
         "policies": len(POLICIES),
         "uses": list(uses),
         "cnis": [
-            {"title": title, "fidelity": one.fidelity, "policies": one.policies}
+            {"title": title, "fidelity": one.fidelity, "policies": one.policies, "color": one.color}
             for title, one in zip(_titles(list(cnis)), cnis, strict=True)
         ],
         "bundles": [

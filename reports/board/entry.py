@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cnibench.analysis.model import Analysis
 from cnibench.model.context import coordinate, fact
 from cnibench.reports._escape import plain
+from cnibench.reports._looks import looks
 from cnibench.reports.board import division, effects, flames
 from cnibench.reports.bundle.verifying import Verified
 from cnibench.rundir.reader import RunReader
@@ -32,6 +33,7 @@ class Cni:
     version: str
     fidelity: str
     policies: int
+    color: str = field(compare=False)
 
     @property
     def title(self) -> str:
@@ -54,7 +56,9 @@ class Cycles:
 
 @dataclass(frozen=True)
 class Entry:
-    """``facts`` are for filters, ``details`` for people: (name, value)."""
+    """``facts`` are for filters, ``details`` for people: (name, value); ``colors`` are those of the
+    labels.
+    """
 
     run: str
     finished: str
@@ -63,6 +67,7 @@ class Entry:
     command: str
     division: division.Division
     cnis: dict[str, Cni]
+    colors: dict[str, str]
     places: list[effects.Place]
     rows: list[effects.Row]
     cycles: list[Cycles]
@@ -84,6 +89,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
     signer = found.signer
     graphs = flames.packed(found, fidelity)
     facts = _facts(environment, analysis) | {"division": judged.name}
+    colors = {label: look.color for label, look in looks(reader.plan.profiles).items()}
     return Entry(
         run=found.run,
         finished=plain(reader.finished, 40),
@@ -92,10 +98,11 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
         command=plain(shlex.join(reader.plan.command), 2000),
         division=judged,
         cnis={
-            label: _cni(label, profile, fidelity.get(label, ""))
+            label: _cni(label, profile, fidelity.get(label, ""), colors[label])
             for label, profile in reader.plan.profiles.items()
             if fidelity.get(label, "baseline") != "baseline"
         },
+        colors=colors,
         places=effects.places(analysis),
         rows=effects.rows(analysis),
         cycles=[
@@ -173,11 +180,11 @@ def _details(environment: Record, reader: RunReader) -> list[tuple[str, str]]:
     return found
 
 
-def _cni(label: str, profile: Mapping[str, Any], fidelity: str) -> Cni:
+def _cni(label: str, profile: Mapping[str, Any], fidelity: str, color: str) -> Cni:
     name = str(profile.get("name") or label)
     shown = label if name == label else f"{label} = {name}"
     version = _version(profile) if fidelity == "cni" else ""
-    return Cni(plain(shown, _LONGEST), version, fidelity, _policies(profile))
+    return Cni(plain(shown, _LONGEST), version, fidelity, _policies(profile), color)
 
 
 def _version(profile: Mapping[str, Any]) -> str:

@@ -18,12 +18,16 @@ from cnibench.cpp import colors, taxonomy
 from cnibench.model.profile import builtin
 from cnibench.reports._looks import Look, looks
 from cnibench.reports._page.flame import flame_page
+from cnibench.reports.board import build as board
+from cnibench.reports.bundle.making import bundle
 from cnibench.reports.document.parts import Section
+from cnibench.reports.site.build import build
 from cnibench.reports.site.dataset import material
 from cnibench.reports.site.figures import cycles
 from cnibench.reports.site.pages.overview import pages
 from cnibench.reports.site.places import place
 from cnibench.reproduction import figures
+from tests.unit._bundles import stored
 from tests.unit._runs import synthetic
 from tests.unit._sight import BLACK, NIGHT, WHITE, contrast, difference
 from tests.unit._site import add_site_records
@@ -114,6 +118,42 @@ def test_a_cni_has_the_same_colour_on_every_site(tmp_path: Path) -> None:
     for label in ("cilium", "calico-wp-xsub"):
         assert one[label] == other[label]
     assert len({color for _, color, _ in (one | other).values()}) == 4
+
+
+def test_every_bar_of_a_cni_has_its_colour(tmp_path: Path) -> None:
+    """On the overview, in the rankings, on the board and on the page of a bundle."""
+    truth = {"flannel": 1.0, "cilium": 1.3}
+    own = {label: look.color for label, look in looks({n: SHIPPED[n] for n in truth}).items()}
+    run = stored(tmp_path / "run", truth, blocks=8)
+    found = material([run], raw=False, allow_different=False, baseline="")
+    for chart in pages(found).gallery.charts.values():
+        if "fillOpacity" in json.dumps(chart.spec):
+            bars = chart.spec["layer"][0]["encoding"]
+            scale = bars["fill"]["scale"]
+            assert dict(zip(scale["domain"], scale["range"], strict=True)) == own
+            full = bars["fillOpacity"]["scale"]
+            assert dict(zip(full["domain"], full["range"], strict=True)) == {
+                "in the leading group": 1,
+                "behind it": 0.45,
+            }
+            break
+    else:
+        raise AssertionError("there is no ranking")
+    build([run], tmp_path / "site", baseline="")
+    overview = (tmp_path / "site" / "index.html").read_text()
+    bars = re.findall(r'class="who">(.*?)</span>.*?<span class="bar" style="(.*?)"', overview, re.S)
+    assert {label for label, _ in bars} == own.keys()
+    assert all(style.endswith(f"background: {own[label]}") for label, style in bars)
+    (tmp_path / "results" / "here").mkdir(parents=True)
+    (tmp_path / "results" / "here" / "a.cnibench").write_bytes(bundle(run))
+    board.build(tmp_path / "results", tmp_path / "board")
+    text = (tmp_path / "board" / "data.js").read_text()
+    cnis = json.loads(text[text.index("=") + 1 : text.rindex(";")])["cnis"]
+    assert {one["title"].partition(" ")[0]: one["color"] for one in cnis} == own
+    page = next((tmp_path / "board" / "bundles").glob("*.html")).read_text()
+    rows = re.findall(r"<td>(flannel|cilium)</td>.*?background: (#\w+)", page)
+    assert {label for label, _ in rows} == own.keys()
+    assert all(own[label] == color for label, color in rows)
 
 
 def test_each_shipped_profile_looks_like_no_other() -> None:

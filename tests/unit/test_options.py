@@ -132,6 +132,13 @@ def test_without_a_run_it_is_the_last_one(runs: Path, words: list[str], folder: 
     assert rest == named.stderr
 
 
+def test_a_site_of_the_last_run_needs_no_argument(runs: Path) -> None:
+    done = call(["site"])
+    assert done.exit_code == 0
+    assert done.stderr.startswith("run: runs/20260102-two (the last one)\n")
+    assert "20260102-two" in (runs / "site" / "method.html").read_text()
+
+
 def test_stdout_stays_one_document(runs: Path) -> None:
     assert json.loads(call(["report", "--json"]).stdout)["run"]["id"] == "20260102-two-1"
 
@@ -141,7 +148,7 @@ def test_where_there_is_no_run_a_command_says_so(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = call([*name.split(), *(["--out", "public"] if name == "site" else [])])
+    done = call(name.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: there is no run in runs\n  remedy: name one, ")
 

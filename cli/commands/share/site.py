@@ -12,12 +12,15 @@ from cnibench.cli.output.integrity import check, first_lines, later, warn
 from cnibench.cli.output.printing import json_option, print_json
 
 
-@click.command("site", epilog=("\b\nExamples:\n  cnibench site --out public\n"))
+@click.command(
+    "site", epilog=("\b\nExamples:\n  cnibench site\n  cnibench site last --out public\n")
+)
 @runs_argument
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    required=True,
+    default=Path("site"),
+    show_default=True,
     metavar="DIR",
     help="Output directory; an older site is replaced, other files are kept.",
 )

@@ -63,10 +63,11 @@
     rank.append(span);
     const who = make("th", cni.title, "who");
     who.scope = "row";
-    const score = make("td", undefined, "score"), link = make("a"), box = make("span"), bar = make("span", undefined, "bar" + (one.low === 1 ? " leads" : ""));
+    const score = make("td", undefined, "score"), link = make("a"), box = make("span"), bar = make("span", undefined, "bar");
     link.href = board.bundles[one.bundles[0]].page + "#figures";
     link.setAttribute("aria-label", cni.title + ": " + percent(one.score) + "; data and command");
     bar.style.width = 100 * one.score + "%";
+    bar.style.background = cni.color;
     box.append(bar);
     link.append(box, make("span", percent(one.score), "number"));
     score.append(link);

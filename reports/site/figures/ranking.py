@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from cnibench.reports._looks import Look
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.figures import specs
 from cnibench.reports.site.figures.charts import Chart
@@ -9,8 +12,10 @@ from cnibench.reports.site.figures.points import scaled
 from cnibench.reports.site.places import Place
 
 
-def chart(place: Place) -> Chart:
-    """Bars of the primary metric, the best first, with intervals."""
+def chart(place: Place, looks: Mapping[str, Look]) -> Chart:
+    """Bars of the primary metric, the best first, with intervals; ``looks`` are those of all
+    profiles.
+    """
     scale = place.scale
     axis = f"{place.metric}{scale.heading()}"
     rows = [
@@ -33,8 +38,8 @@ def chart(place: Place) -> Chart:
     ]
     way = "longer is better" if place.group.better == "higher" else "shorter is better"
     about = (
-        f"{place.title}: {place.metric} of {len(rows)} profiles, {way}. The best is"
-        f" {place.rows[0].label} with {place.rows[0].shown}."
+        f"{place.title}: {place.metric} of {len(rows)} profiles, {way}. First is"
+        f" {place.rows[0].label} with {place.rows[0].shown}: {place.rows[0].position}."
     )
     notes = (
         (
@@ -43,5 +48,9 @@ def chart(place: Place) -> Chart:
         ),
     )
     return Chart(
-        f"{place.title}: {axis}", about, specs.ranking(rows, axis), Table(heads, table), notes
+        f"{place.title}: {axis}",
+        about,
+        specs.ranking(rows, looks, axis),
+        Table(heads, table),
+        notes,
     )

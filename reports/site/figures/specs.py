@@ -31,14 +31,29 @@ SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the par
 _ROW = 30  # pixels a bar
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
-POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decided", "failed often")
+# Where a profile is in a ranking, and how full its bar is: the colour says whose it is.
+POSITIONS = {
+    "in the leading group": 1.0,
+    "behind it": 0.45,
+    "not decided": 0.45,  # then nobody leads
+    "baseline, no CNI": 0.2,
+    "failed often": 0.0,
+}
 
 
-def ranking(rows: Sequence[Row], axis: str) -> Spec:
+def ranking(rows: Sequence[Row], looks: Mapping[str, Look], axis: str) -> Spec:
     """Bars of ``median`` in the order of the rows, with ``low`` to ``high`` as a line over them;
     ``position`` is one of POSITIONS.
     """
     order = [row["profile"] for row in rows]
+    own = {
+        **_color("profile", order, [looks[label].color for label in order], order),
+        "legend": None,  # each bar has its name beside it
+    }
+    present = [name for name in POSITIONS if any(row["position"] == name for row in rows)]
+    full = _color("position", present, [POSITIONS[name] for name in present], present)
+    full["legend"] |= {"symbolFillColor": GREY, "symbolStrokeColor": GREY, "symbolStrokeWidth": 1}
+    del full["legend"]["symbolOpacity"]
     y = {"field": "profile", "type": "nominal", "sort": order, "title": None}
     tip = [
         _tip("profile"),
@@ -48,7 +63,7 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
         _tip("group", "group"),
     ]
     bars = {
-        "mark": {"type": "bar", "style": "part", "height": {"band": 0.72}},
+        "mark": {"type": "bar", "height": {"band": 0.72}, "strokeWidth": 1.2},
         "encoding": {
             "y": y,
             "x": {
@@ -59,12 +74,9 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
                 "stack": None,
                 "axis": _TICKS,
             },
-            "color": _color(
-                "position",
-                POSITIONS,
-                (BLUE, SKY, GREY, ORANGE, VERMILION),
-                [row["position"] for row in rows],
-            ),
+            "fill": own,
+            "stroke": own,
+            "fillOpacity": full,
             "tooltip": tip,
         },
     }
@@ -206,7 +218,7 @@ def _tip(field: str, title: str = "") -> Spec:
 
 
 def _color(
-    field: str, domain: Sequence[str], shades: Sequence[str], present: Sequence[str]
+    field: str, domain: Sequence[str], shades: Sequence[Any], present: Sequence[str]
 ) -> Spec:
     kept = [(name, shade) for name, shade in zip(domain, shades, strict=True) if name in present]
     scale = {"domain": [name for name, _ in kept], "range": [shade for _, shade in kept]}

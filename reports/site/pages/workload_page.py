@@ -37,7 +37,7 @@ def workload_page(
             for kind, make in _CHARTS
             if (chart := make(material, one))
         ]
-        ranked = gallery.add(ranking.chart(one), *words)
+        ranked = gallery.add(ranking.chart(one, material.looks), *words)
         met = rules.rows(material, one)
         views.append(
             PlaceView(
