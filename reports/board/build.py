@@ -32,7 +32,13 @@ _HERE = Path(__file__).parent / "templates"
 _SITE = Path(__file__).parents[1] / "site" / "templates"
 CARD = "Which CNI?"
 _LONGEST = 4000  # characters of a string from a bundle on a page
-_ASSETS = (_SITE / "site.css", _HERE / "board.css", _HERE / "ranking.js", _HERE / "board.js")
+_ASSETS = (
+    _SITE / "site.css",
+    _SITE / "tables.js",
+    _HERE / "board.css",
+    _HERE / "ranking.js",
+    _HERE / "board.js",
+)
 
 
 def check(folder: Path) -> tuple[int, list[Refusal]]:

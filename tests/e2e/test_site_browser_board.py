@@ -215,6 +215,8 @@ def test_weights_and_filters_of_the_address_change_the_ranking(site: Path) -> No
     assert _order(usual)[0] == "cilium (model)"
     assert "3 of 3 runs chosen" in usual
     assert "no figure of CPU cost" in usual
+    for name in ("Ranking of 4 CNIs", "All bundles"):
+        assert f'aria-label="Copy as CSV: {name}"' in usual
     one = shown((site / "index.html").as_uri() + "#testbed=acme-epyc&weight-latency=0")
     assert "1 of 3 runs chosen" in one
     assert "latency" not in re.findall(r'<th scope="col">([^<]*)</th>', one)

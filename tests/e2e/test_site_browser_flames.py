@@ -113,6 +113,8 @@ def test_each_page_is_sound_on_a_desk_and_on_a_phone(
             one.page.goto(f"{one.page.url}#{view}")
         assert one.page.locator("#difference").is_visible() == bool(view)
         assert one.page.locator("#flame g").count() >= 8
+        copies = one.page.get_by_role("button", name="Copy as CSV")
+        assert copies.count() == one.page.locator("table").count() > 0
         assert one.page.evaluate("document.documentElement.scrollWidth") <= width
         assert faults(one.page) == []
         assert one.complaints == []

@@ -126,6 +126,7 @@
     }, weights);
     const shown = names.filter((name) => weights[name] > 0 && !found.missing.includes(name));
     sets.replaceChildren(...found.sets.map((set) => table(set, shown)));
+    sets.querySelectorAll("table").forEach(window.cnibenchCopy);
     const said = [wanted.filter(Boolean).length + " of " + board.bundles.length + " runs chosen"];
     document.getElementById("models").hidden = fidelity !== "datapath-model";
     if (found.missing.length) said.push("there is no figure of " + found.missing.map((name) => titles[name]).join(" and ") + " here, so its weight does not count");

@@ -52,6 +52,7 @@ def ranking(rows: Sequence[Row], looks: Mapping[str, Look], axis: str) -> Spec:
     }
     present = [name for name in POSITIONS if any(row["position"] == name for row in rows)]
     full = _color("position", present, [POSITIONS[name] for name in present], present)
+    full |= {"type": "ordinal", "sort": present}  # Vega-Lite wants an order for it
     full["legend"] |= {"symbolFillColor": GREY, "symbolStrokeColor": GREY, "symbolStrokeWidth": 1}
     del full["legend"]["symbolOpacity"]
     y = {"field": "profile", "type": "nominal", "sort": order, "title": None}
