@@ -194,7 +194,7 @@ def test_nothing_in_a_bundle_becomes_markup(tmp_path: Path) -> None:
     assert "\u202e" not in script
 
 
-_SCRIPTS = ("data.js", "ranking.js", "board.js")
+_SCRIPTS = ("data.js", "ranking.js", "board.js", "tables.js", "../tables.js")
 
 
 def test_effects_by_hand(tmp_path: Path) -> None:
