@@ -65,6 +65,19 @@ def test_the_steps_lead_from_one_total_to_the_other(
     assert [shade for _, _, shade in steps] == [colors.color(part) for part in parts]
 
 
+def test_what_distinguishes_cnis_has_a_step_by_its_name_however_small_that_is(
+    found: Material,
+) -> None:
+    tiny = dict.fromkeys(("ebpf", "vxlan", "conntrack", "bridge"), 1.0)
+    large = {name: 10.0 * at for at, name in enumerate(set(colors.stacking()[:-2]) - {*tiny}, 1)}
+    rows = [cycles(found, "flannel", {"copy": 1.0}), cycles(found, "cilium", large | tiny)]
+    known = looks({row.label: {"cni": row.label} for row in rows})
+    steps = waterfall.chart(rows[0], rows[1], "there", list(known.values())).spec["steps"]
+    assert {*tiny} < {part for part, _, _ in steps}
+    assert len(steps) == 9
+    assert max(large, key=large.__getitem__) == steps[0][0]
+
+
 def test_the_sentence_names_a_cause_only_where_the_difference_is_proven(found: Material) -> None:
     one, other = cycles(found, "flannel", ONE), cycles(found, "cilium", OTHER)
     proven = (

@@ -13,6 +13,7 @@ from cnibench.reports.site.figures import pairs
 from cnibench.reports.site.figures.charts import Chart
 
 _STEPS = 8  # components with a step of their own; the others share one
+_NAMED = ("ebpf", "vxlan", "conntrack", "bridge")  # always have their own: they tell CNIs apart
 
 
 def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
@@ -39,9 +40,9 @@ def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
 def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
     """The steps from ``one`` to ``other``, the largest first; ``known`` are their looks."""
     steps = _steps(one, other)
-    named = steps.keys() - {colors.OTHER}
-    largest = sorted(named, key=lambda name: (-abs(steps[name]), name))
-    shown = {name: steps[name] for name in largest[:_STEPS]}
+    largest = sorted(steps.keys() - {colors.OTHER}, key=lambda name: (-abs(steps[name]), name))
+    own = sorted(largest, key=lambda name: name not in _NAMED)[:_STEPS]
+    shown = {name: steps[name] for name in largest if name in own}
     if rest := sum(steps[name] for name in steps if name not in shown):
         shown[colors.OTHER] = rest
     shades = {name: colors.color(name) for name in shown} | {
