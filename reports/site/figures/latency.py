@@ -80,7 +80,9 @@ def distribution(material: Material, place: Place) -> Chart | None:
 
 
 def percentiles(material: Material, place: Place) -> Chart | None:
-    """p50, p90 and p99 of latency where the tool gives only those."""
+    """p50, p90 and p99 of latency where the tool gives only those. Where one of 2, 10 and 100 is
+    longer, each ten times as rare is as far from the one before.
+    """
     key = place_of(place.group)
     wanted = {"latency_p50": 0.5, "latency_p90": 0.9, "latency_p99": 0.99}
     found = [
@@ -92,11 +94,12 @@ def percentiles(material: Material, place: Place) -> Chart | None:
         return None
     scale = Scale.of([r.median for r in found], "s")
     parts = [name.removeprefix("latency_") for name in wanted]
+    rarity = {name: round(1 / (1 - share), 6) for name, share in wanted.items()}
     rows = [
         {
             "profile": r.label,
             "line": r.label,
-            "x": 100 * wanted[r.metric],
+            "x": rarity[r.metric],
             "y": r.median / scale.factor,
             "low": scaled(r.ci_low, scale.factor),
             "high": scaled(r.ci_high, scale.factor),
@@ -116,7 +119,15 @@ def percentiles(material: Material, place: Place) -> Chart | None:
     about = (
         f"{title}, a line a profile, with intervals of the median over the blocks. Lower is better."
     )
-    spec = specs.lines(rows, material.looks, "percentile", f"latency, {scale.unit}")
+    measured = sorted({rarity[r.metric] for r in found})
+    spec = specs.lines(
+        rows,
+        material.looks,
+        "percentile",
+        f"latency, {scale.unit}",
+        log=True,
+        ticks={"values": measured, "labelExpr": "'p' + (100 - 100 / datum.value)"},
+    )
     return Chart(
         title,
         about,

@@ -135,16 +135,17 @@ def lines(
     time: bool = False,
     points: bool = True,
     zero: bool = True,
+    ticks: Spec | None = None,
 ) -> Spec:
     """A line a ``profile`` through ``x`` and ``y``, a band from ``low`` to ``high`` where rows have
-    one; ``looks`` are those of all profiles.
+    one; ``looks`` are those of all profiles, ``ticks`` what the axis of ``x`` has of its own.
     """
     here = [label for label in looks if any(row["profile"] == label for row in rows)]
     across: Spec = {
         "field": "x",
         "type": "temporal" if time else "quantitative",
         "title": x,
-        "axis": _TICKS,
+        "axis": {**_TICKS, **(ticks or {})},
     }
     if log:
         across["scale"] = {"type": "log", "nice": False}
