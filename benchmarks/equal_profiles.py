@@ -55,7 +55,7 @@ def families(folder: Path, profile: str, asked: argparse.Namespace) -> Families:
     argv += [f"--cni={','.join(f'{label}={profile}' for label in labels)}"]
     argv += [f"--blocks={asked.blocks}"]
     argv += [f"--workload={asked.workload}", f"--placement={asked.placement}", "--no-perf"]
-    argv += [f"--duration={asked.duration}", f"--folder={folder}"]
+    argv += [f"--duration={asked.duration}", f"--out={folder}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CnibenchError(f"exit status {done.returncode}: {done.stderr[-300:].strip()}")

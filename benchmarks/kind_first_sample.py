@@ -110,7 +110,7 @@ def by_cnibench(folder: Path, chart: str, archive: str) -> float:
     began = time.time()
     cnibench = str(Path(sys.executable).parent / "cnibench")
     subprocess.run(
-        [cnibench, "run", *RUN.split(), *settings, "--folder", str(folder)],
+        [cnibench, "run", *RUN.split(), *settings, "--out", str(folder)],
         check=True,
         capture_output=True,
     )

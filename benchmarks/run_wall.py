@@ -38,7 +38,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         given = [word for name, value in vars(asked).items() for word in (f"--{name}", value)]
-        argv = [sys.executable, "-c", _MAIN, "run", "--kernel", "host", "--folder", folder, *given]
+        argv = [sys.executable, "-c", _MAIN, "run", "--kernel", "host", "--out", folder, *given]
         began = time.perf_counter()
         status = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False).returncode
         wall = time.perf_counter() - began

@@ -116,7 +116,7 @@ def page(run: Path) -> str:
             written[line["count"], line["proxy"]].append(line["seconds"])
     facts, about = analysis.environment, analysis.runs[0]
     conditions = (
-        f"`{about.command.partition(' --folder')[0]}`, {about.started[:10]}, cnibench"
+        f"`{about.command.partition(' --out')[0]}`, {about.started[:10]}, cnibench"
         f" {about.tool_version}: {analysis.results[0].testbed}, Linux {facts['kernel']},"
         f" {facts['cpu_model']}, {facts['cpus']} CPUs, load {facts['load'][0]:.1f} when it started;"
         f" {'' if about.finished else 'not finished, '}{analysis.samples} samples,"

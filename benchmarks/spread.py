@@ -77,7 +77,7 @@ def _runs_here(profile: Profile) -> bool:
 def _calibrate(name: str, rounds: int, into: Path) -> None:
     argv = [str(Path(sys.executable).parent / "cnibench"), "calibrate", "--cni", name]
     argv += ["--rounds", str(rounds), "--workload", "tcp-rr,tcp-stream"]
-    argv += ["--placement", "intra,inter", "--folder", str(into)]
+    argv += ["--placement", "intra,inter", "--out", str(into)]
     done = subprocess.run(argv, stdout=subprocess.DEVNULL, check=False)
     if done.returncode not in (0, 1):  # 1: some samples failed
         print(f"{name}: cnibench calibrate ended with {done.returncode}", file=sys.stderr)

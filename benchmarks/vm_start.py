@@ -53,7 +53,7 @@ def sample(folder: str) -> float:
     """
     cnibench = str(Path(sys.executable).parent / "cnibench")
     subprocess.run(
-        [cnibench, "run", *RUN.split(), "--folder", folder], check=True, capture_output=True
+        [cnibench, "run", *RUN.split(), "--out", folder], check=True, capture_output=True
     )
     (run,) = Path(folder).iterdir()
     start, *_ = sorted(

@@ -88,16 +88,16 @@ def _repeat(found: Looked, history: Path | None, options: Sequence[str]) -> list
     compare += [item for name in found.metrics for item in ("--metric", name)]
     compare += ["--history", str(history)] if history else []
     compare += options
-    folder = _folder_of(measure)
-    compare += ["--folder", folder] if folder != "runs" else []
+    out = _out_of(measure)
+    compare += ["--folder", out] if out != "runs" else []
     return [measure, compare]
 
 
-def _folder_of(command: Sequence[str]) -> str:
+def _out_of(command: Sequence[str]) -> str:
     """Where a ``cnibench run`` puts its run directory."""
     found = "runs"
     for word, following in pairwise([*command, ""]):
         name, _, value = word.partition("=")
-        if name == "--folder":
+        if name in ("--folder", "--out"):
             found = value if "=" in word else following
     return found

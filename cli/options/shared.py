@@ -43,9 +43,24 @@ def hand_down(ctx: click.Context) -> None:
     ctx.default_map = dict.fromkeys(ctx.command.commands, ctx.params)
 
 
-def _runs_option(help: str) -> Callable[[F], F]:
+class FirstName(click.Option):
+    """An option whose help shows the first of its names; the others are accepted."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        every, self.opts = self.opts, self.opts[:1]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = every
+
+
+def _runs_option(help: str, *more: str) -> Callable[[F], F]:
+    """--folder, and its older names."""
     return click.option(
         "--folder",
+        *more,
+        "folder",
+        cls=FirstName,
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
         default=Path("runs"),
@@ -86,7 +101,7 @@ url_option = click.option(
     help="Where the pages will be published; links to them then show a picture in chats and posts.",
 )
 folder_option = _runs_option("Directory that contains the run directories.")
-new_run_option = _runs_option("Directory for run directories.")
+new_run_option = _runs_option("Directory for run directories; --out means the same.", "--out")
 file_option = click.option(
     "--out",
     type=click.Path(path_type=Path),

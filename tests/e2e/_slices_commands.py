@@ -12,7 +12,7 @@ MARK = "CNIBENCH_SLICES_TEST"
 
 
 def command(out: Path, *more: str) -> list[str]:
-    plain = ["--method", "slices", "--no-perf", "--placement", "inter", "--folder", str(out)]
+    plain = ["--method", "slices", "--no-perf", "--placement", "inter", "--out", str(out)]
     return [*PROGRAM, "run", "--cni", "a=veth-baseline", "--cni", "b=veth-baseline", *plain, *more]
 
 

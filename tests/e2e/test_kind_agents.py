@@ -38,7 +38,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _argv(profile: str, agent: Path, programs: Path, out: Path, *more: str) -> list[str]:
     words = ["fidelity", "--cni", profile, "--agent", str(agent), "--programs", str(programs)]
-    return [*PROGRAM, *words, "--folder", str(out / "runs"), "--into", str(out), "--json", *more]
+    return [*PROGRAM, *words, "--out", str(out / "runs"), "--into", str(out), "--json", *more]
 
 
 def _fidelity(*given: Any) -> subprocess.CompletedProcess[str]:

@@ -49,7 +49,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sweep_is_interrupted_and_resumed(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     folder = tmp_path / "runs"
-    argv = [*PROGRAM, "run", "--plan", "plan.yaml", "--kernel", "host", "--folder", str(folder)]
+    argv = [*PROGRAM, "run", "--plan", "plan.yaml", "--kernel", "host", "--out", str(folder)]
     with subprocess.Popen(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
     ) as process:

@@ -14,7 +14,7 @@ ONE = ("--workload", "tcp-rr", "--placement", "intra", "--no-perf", "--kernel", 
 
 
 def measured(folder: Path, *options: str) -> tuple[RunReader, str]:
-    done = run("run", "--cni", PROFILES, *ONE, "--folder", str(folder), *options, limit=300.0)
+    done = run("run", "--cni", PROFILES, *ONE, "--out", str(folder), *options, limit=300.0)
     assert done.returncode == 0, done.stderr
     (path,) = folder.iterdir()
     return RunReader(path), done.stdout

@@ -17,7 +17,7 @@ from cnibench.rundir.reader import RunReader
 
 def test_an_interrupted_run_is_resumed_and_verifies(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    first = start("run", "--cni", "veth-baseline", "--blocks", "3", "--folder", str(runs), *SHORT)
+    first = start("run", "--cni", "veth-baseline", "--blocks", "3", "--out", str(runs), *SHORT)
     until(lambda: finished(runs) >= 2)
     first.kill()
     first.communicate(timeout=LIMIT)
@@ -78,7 +78,7 @@ def test_failed_samples_are_measured_again(tmp_path: Path, monkeypatch: pytest.M
         "intra",
         "--blocks",
         "2",
-        "--folder",
+        "--out",
         str(runs),
         *SHORT,
     )

@@ -88,7 +88,7 @@ def running(pids: set[int]) -> bool:
 def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     before = host()
     runs = tmp_path / "runs"
-    first = start("run", "--cni", "veth-baseline", "--blocks", "5", "--folder", str(runs), *SHORT)
+    first = start("run", "--cni", "veth-baseline", "--blocks", "5", "--out", str(runs), *SHORT)
     until(lambda: finished(runs) >= 2)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=LIMIT)
@@ -138,7 +138,7 @@ def test_kill_9_of_a_server_is_a_recorded_failure(tmp_path: Path) -> None:
         "2",
         "--placement",
         "intra",
-        "--folder",
+        "--out",
         str(runs),
         *SHORT[:-2],
         "--duration",
@@ -174,9 +174,7 @@ def _argv(pid: int) -> list[str]:
 def test_kill_9_of_the_process_that_measures_is_reported(tmp_path: Path) -> None:
     before = host()
     runs = tmp_path / "runs"
-    process = start(
-        "run", "--cni", "veth-baseline", "--blocks", "30", "--folder", str(runs), *SHORT
-    )
+    process = start("run", "--cni", "veth-baseline", "--blocks", "30", "--out", str(runs), *SHORT)
     until(lambda: finished(runs) >= 1)
     below = descendants(process.pid)
     first_of_the_tree = until(lambda: _child(_child(process.pid)))
@@ -208,7 +206,7 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_when_there_is_room(
     ballast = tmpfs / "ballast"
     left = os.statvfs(tmpfs)
     ballast.write_bytes(bytes(left.f_bavail * left.f_frsize - 300_000))
-    words = ["--cni", "veth-baseline", "--blocks", "6", "--folder", str(tmpfs), *SHORT, *method]
+    words = ["--cni", "veth-baseline", "--blocks", "6", "--out", str(tmpfs), *SHORT, *method]
     done = run("run", *words)
     assert done.returncode == 1, done.stderr
     assert "the disk is full" in done.stderr
@@ -225,9 +223,7 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_when_there_is_room(
 
 
 def test_a_read_only_run_is_shown_and_not_resumed(tmpfs: Path) -> None:
-    process = start(
-        "run", "--cni", "veth-baseline", "--blocks", "50", "--folder", str(tmpfs), *SHORT
-    )
+    process = start("run", "--cni", "veth-baseline", "--blocks", "50", "--out", str(tmpfs), *SHORT)
     until(lambda: finished(tmpfs) >= 1)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=LIMIT)
@@ -249,7 +245,7 @@ def test_no_root_and_no_user_namespaces_is_reported_before_anything_starts() -> 
     namespace); in it, we are not root.
     """
     done = as_user(
-        [*PROGRAM, "run", "--cni", "veth-baseline", "--folder", "/tmp/never-made"],
+        [*PROGRAM, "run", "--cni", "veth-baseline", "--out", "/tmp/never-made"],
         first='open("/proc/sys/user/max_user_namespaces", "w").write("0")',
     )
     assert done.returncode == 3, done.stderr

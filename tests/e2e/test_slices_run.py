@@ -205,7 +205,7 @@ def test_the_priority_that_was_asked_for_is_in_force(
     plain = ["--placement", "inter", "--no-perf", "--workload", "tcp-rr", "--blocks", "1"]
     with subprocess.Popen(
         [
-            *(*PROGRAM, "run", "--cni", "veth-baseline", "--folder", str(tmp_path), *plain),
+            *(*PROGRAM, "run", "--cni", "veth-baseline", "--out", str(tmp_path), *plain),
             *("--duration", length, "--priority", asked),
         ],
         env={**os.environ, MARK: mark},

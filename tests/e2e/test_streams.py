@@ -134,7 +134,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         ["runs"],
         ["report", "x"],
         ["import", "iperf3", "x", "--placement", "inter"],
-        ["run", "--cni", "flannel", "--folder", "y"],
+        ["run", "--cni", "flannel", "--out", "y"],
     ):
         start = '"$0" -c "from cnibench.cli.main import main; main()" "$@"'
         script = f'mkdir -p "{tmp_path}/gone" && cd "{tmp_path}/gone" && rmdir ../gone && {start}'

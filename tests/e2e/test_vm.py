@@ -64,7 +64,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def run(*options: str) -> subprocess.Popen[str]:
-        argv = [CNIBENCH, "run", "--folder", str(tmp_path / "runs"), *options]
+        argv = [CNIBENCH, "run", "--out", str(tmp_path / "runs"), *options]
         if "--resume" not in options:
             argv += OPTIONS
         with (tmp_path / "stdout").open("w") as out, (tmp_path / "stderr").open("w") as err:

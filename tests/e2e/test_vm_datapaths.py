@@ -59,7 +59,7 @@ def test_further_datapaths_are_attested_and_measured_on_one_stock_kernel(
         "--warmup",
         "0s",
         "--no-perf",
-        "--folder",
+        "--out",
         str(tmp_path / "runs"),
     ]
     measured = shlex.join(preload.command(ENTRY, "run", *options))

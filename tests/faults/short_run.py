@@ -43,7 +43,7 @@ SHORTEST = [
     "1",
     "--seed",
     "1",
-    "--folder",
+    "--out",
     str(WORK / "runs"),
 ]
 CELLS = 2  # cells times blocks of it

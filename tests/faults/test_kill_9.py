@@ -36,7 +36,7 @@ RUN = [
     "1",
     "--seed",
     "1",
-    "--folder",
+    "--out",
     f"{WORK}/runs",
 ]
 COMMANDS = {
@@ -53,7 +53,7 @@ COMMANDS = {
         "200ms",
         "--warmup",
         "0s",
-        "--folder",
+        "--out",
         f"{WORK}/runs",
     ],
     "doctor": ["doctor"],

@@ -32,7 +32,7 @@ def test_a_workload_a_collector_and_a_profile_of_another_package(tmp_path: Path)
         "-c",
         "from cnibench.cli.main import main; main()",
         *words,
-        "--folder",
+        "--out",
         str(tmp_path),
     ]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)

@@ -91,7 +91,7 @@ def test_runs_are_completed_the_newest_first(
         assert values(*words, "") == ["last", "two", "one"], words
     assert values("cpp", "t") == ["two"]
     assert values("report", "--folder", "other", "") == ["last", "there"]
-    assert values("run", "--folder", "other", "--resume", "t") == ["there"]
+    assert values("run", "--out", "other", "--resume", "t") == ["there"]
     assert [(one.type, one.value) for one in items("report", "x/")] == [("dir", "x/")]
 
 

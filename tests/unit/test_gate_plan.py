@@ -280,9 +280,11 @@ def test_a_gate_that_fails_names_the_kernel_functions_that_changed(tmp_path: Pat
     assert (passed.exit_code, "nf_hook_slow" in passed.stdout) == (0, False)
 
 
-@pytest.mark.parametrize("folder", [["--folder", "nightly"], ["--folder=nightly"]])
+@pytest.mark.parametrize(
+    "out", [["--out", "nightly"], ["--out=nightly"], ["--folder", "nightly"], ["--folder=nightly"]]
+)
 def test_what_repeats_a_gate_finds_the_new_run_and_fixes_its_size(
-    tmp_path: Path, folder: list[str]
+    tmp_path: Path, out: list[str]
 ) -> None:
     """A run that may end by its differences is no run for a gate."""
     run = synthetic(
@@ -290,12 +292,12 @@ def test_what_repeats_a_gate_finds_the_new_run_and_fixes_its_size(
         {"base": 1.0, "cand": 0.8},
         workloads=("tcp-rr",),
         until_decided=True,
-        command=["cnibench", "run", "--cni", "base=x,cand=y", *folder],
+        command=["cnibench", "run", "--cni", "base=x,cand=y", *out],
     )
     sides = [f"{run.path}:base", f"{run.path}:cand"]
     done = call(["compare", *sides, "--json", "--inconclusive", "pass", "--allow-different"])
     measure, compare = json.loads(done.stdout)["repeat"]
-    assert measure == f"cnibench run --cni base=x,cand=y {' '.join(folder)} --blocks 12"
+    assert measure == f"cnibench run --cni base=x,cand=y {' '.join(out)} --blocks 12"
     assert compare.startswith("cnibench compare last:base last:cand --threshold 5% ")
     assert compare.endswith("--allow-different --inconclusive pass --folder nightly")
 

@@ -30,7 +30,7 @@ REPORT = GOLDEN / "iperf3" / "tcp.json"
 
 
 def importing(form: str, path: Path, out: Path) -> Outcome:
-    return call(["import", form, str(path), "--placement", "inter", "--folder", str(out)])
+    return call(["import", form, str(path), "--placement", "inter", "--out", str(out)])
 
 
 def _fifo(path: Path) -> None:

@@ -86,9 +86,7 @@ def test_infrabuilder_a_test_without_keys_was_not_run(tmp_path: Path) -> None:
     run = RunReader(write(batch, tmp_path / "runs", "infrabuilder", ["cnibench", "import"]))
     assert {line.status for line in run.samples()} == {"ok"}
     assert "not run: antrea: DUS; antrea: DUM; antrea: SUS; antrea: SUM" in run.plan.notes
-    shown = call(
-        ["import", "infrabuilder", str(tmp_path / "bench"), "--folder", str(tmp_path / "n")]
-    )
+    shown = call(["import", "infrabuilder", str(tmp_path / "bench"), "--out", str(tmp_path / "n")])
     assert "(0 failed, 4 not run)" in shown.stdout
 
 

@@ -262,7 +262,7 @@ def test_netperf_keywords_that_come_once_more(tmp_path: Path) -> None:
 def test_netperf_that_the_user_describes_on_the_command_line(tmp_path: Path) -> None:
     file = GOLDEN / "import" / "netperf_stream_nohead.txt"
     said = ["--placement", "inter", "--workload", "tcp-stream", "--unit", "m"]
-    found = call(["import", "netperf", str(file), *said, "--folder", str(tmp_path), "--json"])
+    found = call(["import", "netperf", str(file), *said, "--out", str(tmp_path), "--json"])
     assert found.exit_code == 0, found.stderr
     told = json.loads(found.stdout)
     assert (told["results"], told["failed"], told["not_run"]) == (1, 0, 0)

@@ -63,7 +63,7 @@ def few_files() -> None:
 
 def cnibench(limits: Callable[[], None], folder: Path, *more: str) -> Outcome:
     """The limits cannot be taken back: a process of its own has them."""
-    return call_in_child(limits, [*RUN, "--dry-run", "--folder", str(folder), *more])
+    return call_in_child(limits, [*RUN, "--dry-run", "--out", str(folder), *more])
 
 
 LIMITS = [

@@ -209,7 +209,7 @@ ASKED: dict[str, list[list[str]]] = {
     "rulepath": [["rulepath", "R"], ["rulepath", ESCAPES]],
     "site": [["site", ESCAPES, "--out", "S"], ["site", "R", "--out", "R/plan.json"]],
     "import": [
-        ["import", "iperf3", "I", "--placement", "inter", "--folder", "O"],
+        ["import", "iperf3", "I", "--placement", "inter", "--out", "O"],
         ["import", ESCAPES, "I"],
         ["import", "iperf3", ESCAPES],
     ],
