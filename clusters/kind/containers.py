@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,25 @@ def configuration(families: Sequence[int], nodes: int, proxy: str) -> dict[str, 
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "networking": networking,
         "nodes": [{"role": role} for role in roles],
-        "kubeadmConfigPatches": [json.dumps(kubelet)],
+        "kubeadmConfigPatches": [json.dumps(kubelet), *map(json.dumps, _alone())],
     }
+
+
+def _alone() -> Iterator[dict[str, Any]]:
+    """The only controller manager and the only scheduler elect no leader: they would write to etcd
+    every other second, and end when the CPUs are too busy for it. In kubeadm's versions of it.
+    """
+    off = {"leader-elect": "false"}
+    for version, options in (
+        ("v1beta3", off),
+        ("v1beta4", [{"name": name, "value": value} for name, value in off.items()]),
+    ):
+        yield {
+            "apiVersion": f"kubeadm.k8s.io/{version}",
+            "kind": "ClusterConfiguration",
+            "controllerManager": {"extraArgs": options},
+            "scheduler": {"extraArgs": options},
+        }
 
 
 def node_image(options: Options) -> str:

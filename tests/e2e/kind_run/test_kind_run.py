@@ -95,6 +95,13 @@ def test_a_node_has_room_for_the_background_pods_of_the_studies(kept: Mapping[st
         assert file.read_text().strip() == "max"
 
 
+def test_the_only_control_plane_elects_no_leader(kept: Mapping[str, Any]) -> None:
+    leases = kubectl(kept, "get", "leases", "-n", "kube-system", "-o", "name")
+    assert "lease.coordination.k8s.io/apiserver-" in leases
+    assert "kube-controller-manager" not in leases
+    assert "kube-scheduler" not in leases
+
+
 def test_what_is_there_is_measured_by_every_path_and_nothing_else_is_touched(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
