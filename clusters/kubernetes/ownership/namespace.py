@@ -131,7 +131,7 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
     ) == uid:
         if time.monotonic() > end:
             raise ClusterError(
-                f"the namespace {name} were not deleted within {limit:.0f} s",
+                f"the namespace {name} was not deleted within {limit:.0f} s",
                 f"kubectl get all -n {name}",
             )
         time.sleep(pause)
