@@ -69,7 +69,8 @@ def configuration(families: Sequence[int], nodes: int, proxy: str) -> dict[str, 
 
 def _alone() -> Iterator[dict[str, Any]]:
     """The only controller manager and the only scheduler elect no leader: they would write to etcd
-    every other second, and end when the CPUs are too busy for it. In kubeadm's versions of it.
+    every other second, and end when the CPUs are too busy for it. One patch for each version
+    of kubeadm's configuration.
     """
     off = {"leader-elect": "false"}
     for version, options in (

@@ -13,7 +13,7 @@ from cnibench.reports.site.figures import pairs
 from cnibench.reports.site.figures.charts import Chart
 
 _STEPS = 8  # components with a step of their own; the others share one
-_NAMED = ("ebpf", "vxlan", "conntrack", "bridge")  # always have their own: they tell CNIs apart
+_NAMED = ("ebpf", "vxlan", "conntrack", "bridge")  # always have their own: CNIs differ in these
 
 
 def sentence(one: Cpp, other: Cpp, pair: Pair | None) -> str:
