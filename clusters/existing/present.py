@@ -143,7 +143,10 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         except DeniedError as error:
             return [Problem(profile.name, error.message, error.remedy)]
         found = suitability.problems(profile, options or self.options, installed=not installed)
-        return found + ([] if installed else suitability.proxy(profile))
+        if installed:
+            return found
+        found += suitability.proxy(profile)
+        return found + suitability.proxy_on_cluster(profile, self.access)
 
     def _is_installed(self, profile: Profile) -> bool:
         """Asked of what was resolved, and of what only others install; false where the cluster does

@@ -68,6 +68,16 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
                     "measure it on kind, or on an existing cluster without kube-proxy",
                 )
             )
+            return found
+        needed = profile.kubernetes.kube_proxy_mode if profile.kubernetes else ""
+        if (mode := profile.proxy or needed) not in ("", "iptables"):
+            found.append(
+                Problem(
+                    profile.name,
+                    f"Services by {mode}: kube-proxy is in mode iptables with --cluster ssh://...",
+                    "measure it on kind, or on an existing cluster that has it",
+                )
+            )
         return found
 
     def refuses(self, profile: Profile, cell: Cell) -> str:

@@ -117,7 +117,7 @@ def _calico(**network: object) -> list[dict[str, Any]]:
             "calico-np-vxlan",
         ),
         (_calico(linuxDataplane="BPF", ipPools=[{"encapsulation": "None"}]), "calico-ebpf"),
-        (_calico(), "calico-np-ipip"),
+        (_calico(linuxDataplane="Iptables", ipPools=[{"encapsulation": "IPIP"}]), "calico-np-ipip"),
     ],
 )
 def test_recognition(objects: list[dict[str, Any]], name: str) -> None:

@@ -113,6 +113,40 @@ NEAR = {
         "close to calico-default, but spec.calicoNetwork.linuxDataplane of"
         " installation.operator.tigera.io/default: expected Iptables, found BPF",
     ),
+    "Calico's operator, nftables beside a kube-proxy that Felix follows to iptables": (
+        _changed(
+            golden("calico-operator"),
+            "Installation",
+            spec__calicoNetwork={
+                "linuxDataplane": "Nftables",
+                "ipPools": [{"encapsulation": "None"}],
+            },
+        ),
+        "close to calico-nftables, but data.config.conf.mode of configmap/kube-system/kube-proxy:"
+        " expected nftables, found none",
+    ),
+    "Calico's operator, pools that it does not make": (
+        _changed(
+            golden("calico-operator"),
+            "Installation",
+            spec__calicoNetwork={"linuxDataplane": "Iptables", "ipPools": []},
+        ),
+        "close to calico-np-ipip, but spec.calicoNetwork.ipPools.0.encapsulation of"
+        " installation.operator.tigera.io/default: expected IPIP, found none",
+    ),
+    "Calico's policies beside another network (AKS)": (
+        _changed(
+            golden("calico-operator"),
+            "Installation",
+            spec={
+                "kubernetesProvider": "AKS",
+                "cni": {"type": "AzureVNET", "ipam": {"type": "AzureVNET"}},
+                "calicoNetwork": {"bgp": "Disabled", "linuxDataplane": "Iptables"},
+            },
+        ),
+        "spec.cni.type of installation.operator.tigera.io/default: expected Calico, found"
+        " AzureVNET",
+    ),
     "kube-router in place of kube-proxy": (
         golden("kube-router-all-features"),
         "close to kube-router-default, but --run-service-proxy of"
@@ -131,6 +165,15 @@ NEAR = {
         ),
         "close to flannel, but data.net-conf.json.Backend.DirectRouting of"
         " configmap/kube-flannel/kube-flannel-cfg: expected false, found true",
+    ),
+    "flannel with DirectRouting in other letters, which Go takes for the same": (
+        _changed(
+            golden("flannel"),
+            "ConfigMap",
+            **{"data__net-conf.json": '{"Backend": {"Type": "vxlan", "Directrouting": true}}'},
+        ),
+        "Backend.DirectRouting of configmap/kube-flannel/kube-flannel-cfg: expected false, found"
+        " true",
     ),
     "Cilium with netkit": (
         _changed(golden("cilium"), "ConfigMap", **{"data__datapath-mode": "netkit"}),
@@ -176,6 +219,15 @@ def test_what_differs_in_a_fact_is_close_to_a_profile_and_not_it(case: str) -> N
     assert found.name == ""
     assert words in found.said
     assert "in a mode that no profile describes" in found.title
+
+
+def test_calico_is_of_nftables_where_kube_proxy_is() -> None:
+    network = {"linuxDataplane": "Nftables", "ipPools": [{"encapsulation": "None"}]}
+    found = recognised(
+        *_changed(golden("calico-operator"), "Installation", spec__calicoNetwork=network),
+        *_changed(golden("kube-proxy"), "ConfigMap", **{"data__config.conf": "mode: nftables\n"}),
+    )
+    assert found.name == "calico-nftables"
 
 
 def test_encryption_of_weave_is_seen_by_a_variable_and_no_password_is_shown() -> None:
@@ -283,7 +335,11 @@ def test_text_in_a_configmap(text: str, value: str) -> None:
 
 
 def test_options_and_variables_of_one_container() -> None:
-    first = {"name": "one", "args": ["--on", "--mode=a"], "env": [{"name": "V", "value": "1"}]}
+    first = {
+        "name": "one",
+        "args": ["--on", "--mode=c", "--mode=a", "-one-dash", "b"],
+        "env": [{"name": "V", "value": "1"}],
+    }
     second = {"name": "two", "args": ["--mode=b"], "env": [{"name": "V", "value": "2"}]}
     pod = {"template": {"spec": {"containers": [first, second]}}}
     meta = {"namespace": "a", "name": "b"}
@@ -293,7 +349,8 @@ def test_options_and_variables_of_one_container() -> None:
         return read.observe(Fact(object="daemonset/a/b", equals="", **fact)).values  # type: ignore[arg-type]
 
     assert value(argument="--on") == ("true",)
-    assert value(argument="--mode") == ("a",)
+    assert value(argument="--one-dash") == ("b",)
+    assert value(argument="--mode") == ("a",), "the last one of the first container"
     assert value(argument="--mode", container="two") == ("b",)
     assert value(argument="--none", otherwise="x") == ("x",)
     assert value(variable="V", container="two") == ("2",)

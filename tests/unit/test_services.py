@@ -12,11 +12,12 @@ import pytest
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import suitability
 from cnibench.clusters.kubernetes.nodes import proxy_mode, service_rules
-from cnibench.clusters.kubernetes.pods import other_services
+from cnibench.clusters.kubernetes.pods import other_services, unsupported
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.proxies import base, ebpf, iptables, nftables
 from cnibench.clusters.lab.rules import kubeproxy, kubeproxy_nft
 from cnibench.clusters.lab.rules.services import Service, default_services, many
+from cnibench.clusters.ssh.cluster import SshCluster
 from cnibench.errors import ClusterError, MeasureError, UsageError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
@@ -27,6 +28,7 @@ from cnibench.planning.plan import Plan, build_plan
 from cnibench.registry import provider, providers
 from cnibench.system import memory
 from cnibench.testbed.cluster import Options
+from tests.unit._manifests import Cluster, golden
 
 CIDR, SERVICES = "10.244.0.0/16", "10.96.0.0/12"
 ONE = Service("ns/web:http", "tcp", "10.96.0.7", 80, (("10.244.1.2", 8080), ("10.244.2.3", 8080)))
@@ -259,6 +261,55 @@ def test_kube_proxys_mode_follows_the_profile_and_what_was_asked_for() -> None:
     assert "iptables or nftables or ipvs or none" in problem.remedy
     (problem,) = suitability.proxy(kpr.model_copy(update={"proxy": "iptables"}))
     assert problem.remedy == "--proxy ebpf, or leave it out"
+
+
+def test_a_cni_that_follows_kube_proxys_mode_is_refused_beside_another() -> None:
+    """Felix of the operator's dataplane Nftables uses iptables where kube-proxy does."""
+    calico = builtin()["calico-nftables"]
+    assert proxy_mode.asked_of_kind(calico) == "nftables"
+    (problem,) = suitability.proxy(calico.model_copy(update={"proxy": "iptables"}))
+    assert problem.remedy == "--proxy nftables, or leave it out"
+    node = SimpleNamespace(
+        run=lambda argv, timeout, check: SimpleNamespace(returncode=0, stdout="iptables\n")
+    )
+    with pytest.raises(ClusterError, match="in mode iptables on this cluster"):
+        proxy_mode.of(calico, [node])  # type: ignore[list-item]
+    (problem,) = suitability.proxy_on_cluster(calico, Cluster(golden("kube-proxy")))  # type: ignore[arg-type]
+    assert problem.lacks.endswith("which the CNI follows; here it is iptables")
+    assert not suitability.proxy_on_cluster(calico, Cluster([]))  # type: ignore[arg-type]
+    assert not suitability.proxy_on_cluster(builtin()["flannel"], Cluster([]))  # type: ignore[arg-type]
+
+
+def test_bare_machines_have_kube_proxy_in_its_usual_mode() -> None:
+    machines = SshCluster.at("ssh://root@one,ssh://root@two")(Options())
+    flannel = builtin()["flannel"]
+    assert not machines.check(flannel.model_copy(update={"proxy": "iptables"}))
+    for profile in (flannel.model_copy(update={"proxy": "nftables"}), builtin()["calico-nftables"]):
+        said = [one.lacks for one in machines.check(profile)]
+        assert any(one.startswith("Services by nftables: kube-proxy is in mode") for one in said)
+
+
+@pytest.mark.parametrize(("nft", "refused"), [("/usr/sbin/nft", True), (None, False)])
+def test_a_mode_that_the_kernel_of_kinds_nodes_lacks_is_refused_where_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, nft: str | None, refused: bool
+) -> None:
+    monkeypatch.setattr(suitability.shutil, "which", lambda name: nft)
+    monkeypatch.setattr(suitability.kernel, "found", lambda: {"nftables": False})
+    asked = builtin()["flannel"].model_copy(update={"proxy": "nftables"})
+    found = suitability.proxy_on_this_kernel(asked)
+    assert [one.lacks for one in found] == ["CONFIG_NF_TABLES (nftables)"] * refused
+    needing = suitability.on_this_kernel(builtin()["calico-nftables"])
+    assert [one.lacks for one in needing] == ["CONFIG_NF_TABLES (nftables)"] * refused
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"), [("pod", False), ("clusterip", True), ("nodeport", True)]
+)
+def test_a_path_through_services_that_nothing_implements_is_refused(
+    path: str, refused: bool
+) -> None:
+    profile = builtin()["flannel"].model_copy(update={"proxy": "none"})
+    assert bool(unsupported.refusal(profile, cell("flannel", path))) is refused
 
 
 @pytest.mark.parametrize(("status", "said", "found"), [(0, "nftables\n", "nftables"), (1, "", "")])

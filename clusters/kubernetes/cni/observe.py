@@ -114,11 +114,12 @@ class Objects:
         if fact.container:
             return next((image(one) for one in _chosen(found, fact)), fact.otherwise)
         value: Any = found
+        in_text = False
         for key in fact.at:
             if isinstance(value, str):
-                value = _parsed(value)
+                value, in_text = _parsed(value), True
             try:
-                value = value[key]
+                value = value[_spelled(key, value) if in_text else key]
             except (KeyError, IndexError, TypeError):
                 return fact.otherwise
         if isinstance(value, bool):
@@ -180,18 +181,32 @@ def _chosen(found: Object, fact: Fact) -> list[Object]:
 
 
 def _argument(found: Iterable[Object], name: str, otherwise: str) -> str:
+    """Of the first container that has the option, the last value, as programs in Go read their
+    command lines: pflag takes the last one, and the package flag takes one dash for two.
+    """
     for container in found:
-        words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        for word in words:
-            if word == name:
-                return "true"
-            if word.startswith(f"{name}="):
-                return str(word.partition("=")[2])
+        words = [*map(str, (*(container.get("command") or ()), *(container.get("args") or ())))]
+        values = []
+        for word, after in zip(words, [*words[1:], "-"], strict=True):
+            option, equals, given = word.partition("=")
+            if option.startswith("-") and option.lstrip("-") == name.lstrip("-"):
+                values.append(given if equals else "true" if after.startswith("-") else after)
+        if values:
+            return values[-1]
     return otherwise
 
 
 def _shown(name: str, value: str, *, secret: bool = False) -> str:
     return _SECRET if value and (secret or _HIDDEN.search(name)) else value
+
+
+def _spelled(key: str | int, value: Any) -> str | int:
+    """A key as a text of JSON or YAML has it: programs in Go read ``Directrouting`` as
+    ``DirectRouting``.
+    """
+    if not isinstance(value, Mapping) or key in value:
+        return key
+    return next((one for one in value if str(one).lower() == str(key).lower()), key)
 
 
 def _equal(value: str, pattern: str) -> bool:

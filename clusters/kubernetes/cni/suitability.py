@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+
 from cnibench.clusters.kubernetes.api import tools
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.cni.observe import Objects
 from cnibench.clusters.lab import kernel
+from cnibench.model.installation import Fact
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options, Problem, lacking_family
 
 KUBE_PROXY = ("iptables", "nftables", "ipvs", "none")  # what kube-proxy can be told
+_CONFIG, _MODE = "configmap/kube-system/kube-proxy", ("data", "config.conf", "mode")
+_USUAL = "iptables"  # kube-proxy's mode where its configuration leaves it empty
 
 
 def problems(profile: Profile, options: Options, *, installed: bool = True) -> list[Problem]:
@@ -44,10 +51,9 @@ def on_this_kernel(profile: Profile) -> list[Problem]:
     """What this machine's kernel lacks, for nodes that run on it."""
     if profile.kubernetes is None:
         return []
-    known = kernel.found()
     found = []
     for need in profile.kubernetes.kernel:
-        if need in kernel.FEATURES and known and not known.get(need, False):
+        if _lacks(need):
             feature = kernel.FEATURES[need]
             remedy = f"use a kernel with {feature.option}" + (
                 f": sudo modprobe {feature.module}" if feature.module else ""
@@ -56,11 +62,23 @@ def on_this_kernel(profile: Profile) -> list[Problem]:
     return found
 
 
+def _lacks(need: str) -> bool:
+    """False where it is not known, as without the program that tries it, which the nodes have."""
+    program = kernel.program(need)
+    if need not in kernel.FEATURES or (program and shutil.which(program) is None):
+        return False
+    known = kernel.found()
+    return bool(known) and not known.get(need, False)
+
+
 def proxy(profile: Profile) -> list[Problem]:
     """An implementation of Services that its installation does not go with."""
     if profile.kubernetes is None or not profile.proxy:
         return []
-    possible = KUBE_PROXY if profile.kubernetes.kube_proxy else ("ebpf",)
+    own = profile.kubernetes
+    possible = KUBE_PROXY if own.kube_proxy else ("ebpf",)
+    if own.kube_proxy_mode:
+        possible = (own.kube_proxy_mode,)
     if profile.proxy in possible:
         return []
     return [
@@ -72,14 +90,43 @@ def proxy(profile: Profile) -> list[Problem]:
     ]
 
 
-def proxy_on_this_kernel(profile: Profile) -> list[Problem]:
-    """ipvs, where this machine's kernel has none of it."""
-    if profile.proxy != "ipvs" or kernel.has_ipvs():
+def proxy_on_cluster(profile: Profile, access: Access) -> list[Problem]:
+    """A mode of the cluster's kube-proxy that the CNI cannot go with; [] where its configuration is
+    not known. Raises ClusterError.
+    """
+    wanted = profile.kubernetes.kube_proxy_mode if profile.kubernetes else ""
+    if not wanted:
         return []
+    seen = Objects(access).observe(Fact(object=_CONFIG, at=_MODE, equals=wanted, otherwise=_USUAL))
+    if seen.holds or seen.denied or not Objects(access).get(_CONFIG):
+        return []
+    mode = seen.values[0] or _USUAL
     return [
         Problem(
             profile.name,
-            "CONFIG_IP_VS (virtual servers of the kernel)",
-            "sudo modprobe ip_vs, use a kernel with CONFIG_IP_VS, or another --proxy",
+            f"kube-proxy in mode {wanted}, which the CNI follows; here it is {mode}",
+            f"set its mode in configmap/kube-proxy of kube-system to {wanted} and restart it, or"
+            " choose another profile",
         )
     ]
+
+
+def proxy_on_this_kernel(profile: Profile) -> list[Problem]:
+    """A mode of kube-proxy that this machine's kernel lacks."""
+    if profile.proxy == "ipvs" and not kernel.has_ipvs():
+        return [
+            Problem(
+                profile.name,
+                "CONFIG_IP_VS (virtual servers of the kernel)",
+                "sudo modprobe ip_vs, use a kernel with CONFIG_IP_VS, or another --proxy",
+            )
+        ]
+    if profile.proxy == "nftables" and _lacks("nftables"):
+        return [
+            Problem(
+                profile.name,
+                "CONFIG_NF_TABLES (nftables)",
+                "sudo modprobe nf_tables, use a kernel with CONFIG_NF_TABLES, or another --proxy",
+            )
+        ]
+    return []

@@ -18,7 +18,8 @@ _EBPF = ("cilium", "calico")  # what takes kube-proxy's place in its eBPF mode
 
 def of(profile: Profile, nodes: Sequence[KubernetesNode]) -> str:
     """The mode of kube-proxy on these nodes, ``ebpf`` where the CNI takes its place, '' where
-    neither is known. Raises ClusterError when it is not the one that was asked for.
+    neither is known. Raises ClusterError when it is not the one that was asked for, or that the CNI
+    needs.
     """
     found = _observed(nodes[:1])
     takes_place = profile.kubernetes is not None and not profile.kubernetes.kube_proxy
@@ -31,6 +32,13 @@ def of(profile: Profile, nodes: Sequence[KubernetesNode]) -> str:
             f"Services are implemented by {found or 'something that is not known'} on this cluster,"
             f" and {profile.proxy} was asked for",
             f"--proxy {found}, or leave it out" if found else "leave --proxy out",
+        )
+    needed = profile.kubernetes.kube_proxy_mode if profile.kubernetes else ""
+    if needed and found and found != needed:
+        raise ClusterError(
+            f"kube-proxy is in mode {found} on this cluster: {profile.name} follows it, and is not"
+            " what its name says",
+            f"set kube-proxy's mode to {needed}, or choose another profile",
         )
     return found
 
@@ -49,5 +57,8 @@ def _observed(nodes: Sequence[KubernetesNode]) -> str:
 def asked_of_kind(profile: Profile) -> str:
     """``kubeProxyMode`` of a kind cluster for that profile."""
     own = profile.kubernetes
-    usual = "iptables" if own is None or own.kube_proxy else "none"
+    if own is not None and not own.kube_proxy:
+        usual = "none"
+    else:
+        usual = (own.kube_proxy_mode if own else "") or "iptables"
     return "none" if profile.proxy == "ebpf" else profile.proxy or usual

@@ -29,8 +29,12 @@ def refusal(profile: Profile, cell: Cell) -> str:
             return reason
         if paths.on_host(cell.path)[1]:
             return ON_NODE
-    counted = asked is not None and asked.services is not None
-    if (counted or cell.workload == "service-change") and profile.proxy == "none":
+    needs_services = (
+        (asked is not None and asked.services is not None)
+        or cell.workload == "service-change"
+        or paths.through_service(cell.path)
+    )
+    if needs_services and profile.proxy == "none":
         return "nothing implements Services with --proxy none"
     if cell.workload == "policy-effect":
         if paths.through_service(cell.path):

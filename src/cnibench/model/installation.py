@@ -318,6 +318,9 @@ class Installation(Part):
         ),
     )
     kube_proxy: bool = Field(default=True, description="false: the CNI takes its place")
+    kube_proxy_mode: Literal["", "iptables", "nftables", "ipvs"] = Field(
+        default="", description="the mode that kube-proxy has to have, where the CNI follows it"
+    )
     kernel: tuple[str, ...] = Field(
         default=(),
         description=(
