@@ -19,10 +19,11 @@ from cnibench import __version__
 from cnibench.certificates.format import Agent, Certificate, Difference, Rate
 from cnibench.cli.errors import guarded
 from cnibench.cli.measurement import execute
-from cnibench.cli.measurement.plan import plan_of
+from cnibench.cli.measurement.plan import plan_of, settings_of
 from cnibench.cli.measurement.request import Request, options_of, prepare
 from cnibench.cli.options.plan import PlanOptions
-from cnibench.clusters.lab.fidelity import image, programs
+from cnibench.clusters.lab.builders.base import builder_of
+from cnibench.clusters.lab.fidelity import image, needs, programs
 from cnibench.clusters.lab.fidelity.adapter import Adapter
 from cnibench.clusters.lab.fidelity.api_server import PROGRAMS
 from cnibench.clusters.lab.fidelity.cluster import AGENT, MODEL, AgentCluster
@@ -68,11 +69,13 @@ def certify(
     """
     (profile,) = _one(cni)
     adapter = adapter_of(profile)
-    if refused := adapter.unsupported(profile):
+    options = _options(settings)
+    if refused := adapter.unsupported(_with(profile, options)):
         raise UsageError(f"{profile.name}: {refused}", "choose another profile")
     servers = {name: programs.found(name, folders, _REMEDY) for name in PROGRAMS}
     plugins = programs.plugins(adapter.plugins, folders) if adapter.plugins else Path("/")
     given = objects(manifests)
+    needs.check(adapter, agent, given)
     with image.program(agent, adapter.inside) as program:
         setup = Setup(
             adapter, str(program), {key: str(it) for key, it in servers.items()}, plugins, given
@@ -88,7 +91,8 @@ def certify(
             kernel=platform.release(),
             architecture=platform.machine(),
             date=now(),
-            settings=dict(word.split("=", 1) for word in settings),
+            settings=options,
+            ip=request.cluster.options.ip,
             programs={
                 name: programs.version([str(path), "--version"]) for name, path in servers.items()
             },
@@ -105,6 +109,25 @@ def _one(cni: str) -> Iterator[Profile]:
     if len(found) != 1:
         raise UsageError(f"--cni names {len(found)} profiles", "name one")
     return iter(found.values())
+
+
+def _options(settings: Sequence[str]) -> dict[str, str]:
+    """Of the model, for both deployments. Raises UsageError."""
+    found = settings_of(settings)
+    if labels := [label for label in found if label]:
+        raise UsageError(
+            f"--set {labels[0]}:...: both deployments have the same options",
+            "write --set KEY=VALUE",
+        )
+    return found.get("", {})
+
+
+def _with(profile: Profile, options: Mapping[str, str]) -> Profile:
+    """The profile with these options of its model. Raises InputError."""
+    assert profile.datapath is not None
+    _, checked = builder_of(profile, options)
+    datapath = profile.datapath.model_copy(update={"options": checked.model_dump()})
+    return profile.model_copy(update={"datapath": datapath})
 
 
 def adapter_of(profile: Profile) -> type[Adapter]:
@@ -202,7 +225,9 @@ def _inside(request: Request, cluster: AgentCluster, path: Path | None) -> int:
                 progress=shown,
                 environment=facts,
             )
-            return 1 if runner.run() else 0
+            status = 1 if runner.run() else 0
+            cluster.require_agent()
+            return status
 
 
 def _with_run(certificate: Certificate, run: RunReader) -> Certificate:

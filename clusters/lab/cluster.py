@@ -212,7 +212,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         given = {**settings.get("", {}), **settings.get(label, {})}
         found = list(certificates(profile.name))
         model = model_digest(profile) if found else ""
-        self._certified[label] = standing(found, platform.release(), model, given)
+        self._certified[label] = standing(found, platform.release(), model, given, self.options.ip)
 
     def environment(self) -> dict[str, Any]:
         facts: dict[str, Any] = {

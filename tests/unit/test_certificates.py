@@ -32,6 +32,7 @@ def certificate(**changed: Any) -> Certificate:
         "kernel": "6.18.1",
         "architecture": "x86_64",
         "date": "2026-11-25T18:00:00Z",
+        "packets": ["inter, first packet"],
     }
     return Certificate(**{**given, **changed})
 
@@ -64,6 +65,17 @@ def test_a_later_one_replaces_it_and_another_kernels_does_not(own: Path) -> None
         "2026-11-25",
         "2026-11-26",
     ]
+
+
+def test_one_with_other_settings_or_of_the_state_alone_replaces_none(own: Path) -> None:
+    for one in (
+        certificate(),
+        certificate(settings={"backend": "udp"}),
+        certificate(settings={"backend": "host-gw"}),
+        certificate(packets=[]),
+    ):
+        store.store(one)
+    assert len(list(store.certificates("flannel"))) == 4
 
 
 def test_the_profiles_name_is_not_the_beginning_of_anothers(own: Path) -> None:
@@ -118,6 +130,23 @@ def test_what_a_certificate_was_made_for_is_said_where_it_differs(
     assert words(standing([certificate()], kernel, model, settings)) == (
         f"certified against flanneld v0.28.4: 0 differences ({said})"
     )
+
+
+@pytest.mark.parametrize(
+    ("ip", "changed", "said"),
+    [
+        ((4,), {}, ""),
+        ((4, 6), {}, " (over IPv4 alone)"),
+        ((6,), {}, " (over IPv4 alone)"),
+        ((6,), {"ip": (4, 6)}, ""),
+        ((4,), {"packets": []}, " (without the rules that packets meet)"),
+    ],
+)
+def test_what_was_not_compared_is_said(
+    ip: tuple[int, ...], changed: dict[str, Any], said: str
+) -> None:
+    found = standing([certificate(**changed)], "6.18.1", "m1", {}, ip)
+    assert words(found) == f"certified against flanneld v0.28.4: 0 differences{said}"
 
 
 def test_without_one_that_is_said() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cnibench.clusters.lab.builders.base import builders
-from cnibench.clusters.lab.fidelity import digest, image, plugin, programs
+from cnibench.clusters.lab.fidelity import digest, image, needs, plugin, programs
 from cnibench.clusters.lab.fidelity.comparison import differences
 from cnibench.clusters.lab.fidelity.manifest import objects
 from cnibench.errors import ClusterError, CnibenchError, InputError, MissingError
@@ -111,6 +111,29 @@ def test_what_cannot_run_here_is_named(
         programs.check(make(tmp_path / "x"))  # type: ignore[operator]
     assert str(tmp_path / "x") in error.value.message
     assert error.value.remedy
+
+
+def test_a_program_whose_loader_is_not_here_is_named(tmp_path: Path) -> None:
+    """As one that was made for musl, where there is none: the kernel says only ENOENT."""
+
+    def made(loader: str) -> Path:
+        path = _elf(tmp_path / "x", HERE)
+        content = bytearray(path.read_bytes())
+        content[32:40] = struct.pack("<Q", 64)  # e_phoff
+        content[54:58] = struct.pack("<HH", 56, 1)  # e_phentsize, e_phnum
+        name = loader.encode() + b"\0"
+        header = struct.pack("<IIQQQQQQ", 3, 4, 120, 0, 0, len(name), len(name), 1)
+        path.write_bytes(bytes(content[:64]) + header + name)
+        return path
+
+    assert programs.check(made("/bin/sh"))
+    with pytest.raises(MissingError, match="it needs the loader /lib/ld-nothing"):
+        programs.check(made("/lib/ld-nothing"))
+
+
+def test_a_program_out_of_an_image_is_called_by_the_images_name(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"^example\.org/agent:v1: /x: for another architecture"):
+        programs.check(_elf(tmp_path / "x", OTHER), "example.org/agent:v1: /x")
 
 
 def test_a_text_that_is_executable_is_not_a_program(tmp_path: Path) -> None:
@@ -243,6 +266,37 @@ def test_a_plugins_answer() -> None:
         plugin.parsed("nothing")
 
 
+# --- what an agent needs that the user gives
+
+
+def _definition(name: str) -> dict[str, object]:
+    return {"kind": "CustomResourceDefinition", "metadata": {"name": name}}
+
+
+def test_definitions_that_an_agent_waits_for_are_missed_before_anything_starts() -> None:
+    felix = providers("clusters.lab.agents")["calico-node"]
+    with pytest.raises(InputError, match=r"ippools\.crd\.projectcalico\.org") as error:
+        needs.check(felix, "/calico-node", [_definition(felix.definitions[0])])
+    assert "--manifest" in error.value.remedy
+    needs.check(felix, "/calico-node", [_definition(name) for name in felix.definitions])
+
+
+def test_what_lies_beside_an_agent_is_in_no_image_that_is_named(tmp_path: Path) -> None:
+    cilium = providers("clusters.lab.agents")["cilium-agent"]
+    given = [_definition(name) for name in cilium.definitions]
+    agent = str(tmp_path / "cilium-agent")
+    for name in ("quay.io/cilium/cilium:v1.15.19", agent):
+        with pytest.raises(InputError, match="needs bpf in its folder"):
+            needs.check(cilium, name, given)
+    (tmp_path / "bpf").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(needs.shutil, "which", lambda name: None)
+        with pytest.raises(MissingError, match="runs clang"):
+            needs.check(cilium, agent, given)
+        patch.setattr(needs.shutil, "which", lambda name: f"/usr/bin/{name}")
+        needs.check(cilium, agent, given)
+
+
 # --- the digest of a model
 
 
@@ -262,6 +316,42 @@ def test_ebpf_programs_are_part_of_the_models_that_load_some(
     source.write_text(source.read_text() + "#define DENY 1\n")
     of_programs = digest._of_programs
     monkeypatch.setattr(digest, "_of_programs", lambda folder: of_programs(tmp_path / "bpf"))
+    assert (digest.model_digest(builtin()[name]) != before) is changes
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "changes"),
+    [
+        ("flannel-udp", "daemons.processes", True),
+        ("flannel", "namespaces.links", True),
+        ("flannel-wireguard", "daemons.wireguard", True),
+        ("flannel", "daemons.wireguard", False),
+        ("flannel", "namespaces.sysctls", False),  # of nodes, which the agent's are alike
+    ],
+)
+def test_what_makes_a_models_kernel_objects_is_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str, changes: bool
+) -> None:
+    before = digest.model_digest(builtin()[name])
+    of_module = digest._of_module
+    changed = f"cnibench.clusters.lab.{module}"
+    monkeypatch.setattr(
+        digest, "_of_module", lambda name: "changed" if name == changed else of_module(name)
+    )
+    assert (digest.model_digest(builtin()[name]) != before) is changes
+
+
+@pytest.mark.parametrize(("name", "changes"), [("flannel-udp", True), ("flannel", False)])
+def test_programs_that_a_model_runs_are_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, changes: bool
+) -> None:
+    before = digest.model_digest(builtin()[name])
+    of_programs = digest._of_programs
+    monkeypatch.setattr(
+        digest,
+        "_of_programs",
+        lambda folder: "changed" if folder.name == "programs" else of_programs(folder),
+    )
     assert (digest.model_digest(builtin()[name]) != before) is changes
 
 

@@ -140,7 +140,9 @@ def _kubernetes(item: Profile) -> list[tuple[str, str]]:
     if about.kernel:
         rows.append(("kernel modules on Kubernetes", ", ".join(about.kernel)))
     if about.steps:
-        rows.append(("kube-proxy", "yes" if about.kube_proxy else "no, the CNI replaces it"))
+        mode = f", in mode {about.kube_proxy_mode}" if about.kube_proxy_mode else ""
+        there = f"yes{mode}" if about.kube_proxy else "no, the CNI replaces it"
+        rows.append(("kube-proxy", there))
     return rows + [("note", words) for words in about.notes]
 
 

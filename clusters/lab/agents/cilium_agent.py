@@ -6,7 +6,7 @@ clang.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from cnibench.clusters.lab.fidelity.adapter import Adapter, Site, healthy
 from cnibench.clusters.lab.namespaces.places import LabPod
@@ -23,6 +23,9 @@ class CiliumAgent(Adapter):
     inside = "/usr/bin/cilium-agent"
     plugins = ("cilium-cni",)
     private = ("/run/cilium",)
+    definitions = ("ciliumidentities.cilium.io", "ciliumnodes.cilium.io")
+    beside = ("bpf",)
+    runs: ClassVar[Mapping[str, str]] = {"clang": "clang"}
 
     @classmethod
     def unsupported(cls, profile: Profile) -> str:

@@ -23,6 +23,7 @@ class Felix(Adapter):
     inside = "/usr/bin/calico-node"
     plugins = ("calico", "host-local")
     private = ("/run/calico",)
+    definitions = ("clusterinformations.crd.projectcalico.org", "ippools.crd.projectcalico.org")
 
     @classmethod
     def unsupported(cls, profile: Profile) -> str:

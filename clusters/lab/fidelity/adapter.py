@@ -53,6 +53,9 @@ class Adapter(abc.ABC):
     inside: ClassVar[str]  # where its project's image has it
     plugins: ClassVar[tuple[str, ...]] = ()  # CNI plugins that make the Pods
     private: ClassVar[tuple[str, ...]] = ()  # folders below /run of which each node has its own
+    definitions: ClassVar[tuple[str, ...]] = ()  # CustomResourceDefinitions that it waits for
+    beside: ClassVar[tuple[str, ...]] = ()  # what lies beside the program, in its folder
+    runs: ClassVar[Mapping[str, str]] = {}  # programs that it runs: the Debian package that has it
     apart: ClassVar[tuple[str, ...]] = ()  # what is the same in both, beyond kube-proxy's rules
 
     def __init__(self, model: Datapath) -> None:

@@ -118,7 +118,10 @@ class ApiServer:
             time.sleep(_AGAIN)
             status, said = self._ask("POST", path, obj)
         if status not in (200, 201, 409):
-            raise ClusterError(f"the API server refuses {obj['kind']} {name}: {_message(said)}")
+            remedy = "is its CustomResourceDefinition in no --manifest?" if status == 404 else ""
+            raise ClusterError(
+                f"the API server refuses {obj['kind']} {name}: {_message(said)}", remedy
+            )
         if "status" in obj and status != 409:
             kind = "application/merge-patch+json"
             change = {"status": obj["status"]}

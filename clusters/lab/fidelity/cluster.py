@@ -9,7 +9,7 @@ from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.fidelity.comparison import compare
 from cnibench.clusters.lab.fidelity.deployment import AgentDeployment, Setup
-from cnibench.errors import cleaning_up
+from cnibench.errors import ClusterError, cleaning_up
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options
 
@@ -45,6 +45,17 @@ class AgentCluster(LabCluster):
     def install(self, label: str, profile: Profile) -> LabDeployment:
         """What ``deploy`` made. Raises ClusterError when that was removed."""
         return self._ready[label]
+
+    def require_agent(self) -> None:
+        """Raises ClusterError when a process of the agent's deployment ended before its time: what
+        was measured is not the agent's then.
+        """
+        if ended := self._ready[AGENT].datapath.alive():
+            raise ClusterError(
+                f"{ended}; what was measured until then is no certificate",
+                f"{self.setup.adapter.name} says more when you run it yourself; see"
+                " docs/fidelity.md",
+            )
 
     def environment(self) -> dict[str, Any]:
         facts = super().environment()

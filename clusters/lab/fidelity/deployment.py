@@ -107,6 +107,7 @@ class AgentDatapath(Datapath):
         self.daemons = Daemons(deployment.number)
         self.server = ApiServer(deployment.a, self.daemons, self.setup.servers)
         self.version = ""  # as the program prints it
+        self._ended = ""  # which process ended before ``remove``
         self._files: dict[str, NodeFiles] = {}
         self._sites: dict[str, Site] = {}
 
@@ -222,9 +223,11 @@ class AgentDatapath(Datapath):
         plugin.delete(self._files[pod.node.name], self.setup.plugins, config, pod)
 
     def alive(self) -> str:
-        return self.daemons.alive(_SAID)
+        """Also after ``remove``: what had ended by then."""
+        return self._ended or self.daemons.alive(_SAID)
 
     def remove(self) -> None:
+        self._ended = self.alive()
         self.daemons.stop()
 
 

@@ -1,5 +1,5 @@
 """The digest of a model's description: the profile's part about the lab, and the program text of
-the builder, of the rules and of the eBPF programs that it is made of.
+the builder, of the rules, of the daemons and of the programs in C that it is made of.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from pathlib import Path
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.model.profile import Profile
 
-_PACKAGES = tuple(f"cnibench.clusters.lab.{name}." for name in ("datapaths", "builders", "rules"))
+# Packages, and modules of others, that make a model's kernel objects. What only both sides have
+# alike (nodes, Pods' namespaces, the wire) is no part of a model.
+_MAKERS = ("datapaths.", "builders.", "rules.", "daemons.", "ebpf.")
+_MAKERS += ("namespaces.links", "namespaces.features")
+_PACKAGES = tuple(f"cnibench.clusters.lab.{name}" for name in _MAKERS)
 _LAB = Path(__file__).parents[1]
 _EBPF = "cnibench.clusters.lab.ebpf"
+_PROGRAM = "cnibench.clusters.lab.daemons.processes.program"
 # No part of a certificate: kube-proxy's rules are the model's on both sides.
 _APART = ("cnibench.clusters.lab.rules.kubeproxy", "cnibench.clusters.lab.rules.entries")
 
@@ -31,8 +36,11 @@ def model_digest(profile: Profile) -> str:
     modules = sorted(_modules(builder))
     for name in modules:
         sha.update(f"{name}\0{_of_module(name)}\0".encode())
-    if any(one.startswith(_EBPF) for name in modules for one in _imports(name)):
+    imported = {one for name in modules for one in _imports(name)}
+    if any(one.startswith(_EBPF) for one in imported):
         sha.update(_of_programs(_LAB / "bpf").encode())
+    if _PROGRAM in imported:
+        sha.update(_of_programs(_LAB / "programs").encode())
     return sha.hexdigest()
 
 
@@ -62,7 +70,7 @@ def _imports(name: str) -> tuple[str, ...]:
 
 @cache
 def _of_programs(folder: Path) -> str:
-    """Of the sources of all eBPF programs: a change of one that a model does not load counts, too,
+    """Of the sources of all programs in C: a change of one that a model does not load counts, too,
     comments included.
     """
     sha = hashlib.sha256()

@@ -23,12 +23,17 @@ _LIMIT = 600.0  # s for a pull
 _LINKS = 8  # that are followed
 
 
+def is_file(agent: str) -> bool:
+    """Does it name a file, not an image?"""
+    return Path(agent).exists() or agent.startswith((".", "/")) or not set(agent) & set(":/")
+
+
 @contextmanager
 def program(agent: str, inside: str) -> Iterator[Path]:
     """The path of a program: of a file of that name, or of ``inside`` in the image of that name.
     Raises InputError, MissingError, ClusterError.
     """
-    if Path(agent).exists() or agent.startswith((".", "/")) or not set(agent) & set(":/"):
+    if is_file(agent):
         yield check(Path(agent))
         return
     runtime = next((found for name in ("podman", "docker") if (found := shutil.which(name))), None)
@@ -50,7 +55,7 @@ def program(agent: str, inside: str) -> Iterator[Path]:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(content)
         os.fchmod(descriptor, 0o700)
-        yield check(Path(f"/proc/{os.getpid()}/fd/{descriptor}"))
+        yield check(Path(f"/proc/{os.getpid()}/fd/{descriptor}"), f"{agent}: {inside}")
     finally:
         os.close(descriptor)
 

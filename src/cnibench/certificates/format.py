@@ -49,8 +49,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """One comparison. ``model`` is the digest of the model's description, ``tool_version`` that of
     cnibench; ``date`` is UTC (RFC 3339). ``lines`` of the kernel's state were compared, and the
-    ``packets`` named were followed. ``apart`` names what is the same in both by construction, so
-    that nothing is certified of it.
+    ``packets`` named were followed; ``ip`` are the families that both had. ``apart`` names what is
+    the same in both by construction, so that nothing is certified of it.
     """
 
     schema: int = SCHEMA
@@ -62,6 +62,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     date: str
     settings: dict[str, str] = {}
+    ip: tuple[int, ...] = (4,)
     programs: dict[str, str] = {}
     lines: int = 0
     packets: list[str] = []

@@ -4,34 +4,44 @@ kernel and this description of the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from cnibench.certificates.format import Certificate
 
 
 def standing(
-    found: Iterable[Certificate], kernel: str, model: str, settings: Mapping[str, str]
+    found: Iterable[Certificate],
+    kernel: str,
+    model: str,
+    settings: Mapping[str, str],
+    ip: Collection[int] = (4,),
 ) -> dict[str, Any]:
-    """The one that fits best, as env.json has it; {} without any. Of several the one for this model
-    and these settings of it counts before others, then the one for this kernel, then the newest.
+    """The one that fits best, as env.json has it; {} without any. What counts before the rest is
+    what comes first in ``fits``, and of several that fit alike the newest counts.
     """
 
-    def fits(one: Certificate) -> tuple[bool, bool, bool, str]:
-        return one.settings == settings, one.model == model, one.kernel == kernel, one.date
+    def fits(one: Certificate) -> dict[str, bool]:
+        return {
+            "settings": one.settings == settings,
+            "model": one.model == model,
+            "ip": set(ip) <= set(one.ip),
+            "packets": bool(one.packets),
+            "kernel": one.kernel == kernel,
+        }
 
-    best = max(found, key=fits, default=None)
+    best = max(found, key=lambda one: (*fits(one).values(), one.date), default=None)
     if best is None:
         return {}
-    same = dict(zip(("settings", "model", "kernel"), fits(best), strict=False))
     return {
         "agent": best.agent.name,
         "version": best.agent.version,
         "sha256": best.agent.sha256,
         "kernel": best.kernel,
+        "ip": list(best.ip),
         "date": best.date,
         "differences": len(best.differences),
-        "other": [name for name, holds in same.items() if not holds],
+        "other": [name for name, holds in fits(best).items() if not holds],
     }
 
 
@@ -45,7 +55,11 @@ def words(one: Mapping[str, Any]) -> str:
     )
     others = one.get("other")
     others = others if isinstance(others, list) else []
+    ip = one.get("ip")
+    families = ip if isinstance(ip, list) else []
     reasons = [f"on another kernel, {one.get('kernel')}"] * ("kernel" in others)
     reasons += ["for another version of the model"] * ("model" in others)
     reasons += ["with other settings"] * ("settings" in others)
+    reasons += [f"over IPv{' and IPv'.join(map(str, families))} alone"] * ("ip" in others)
+    reasons += ["without the rules that packets meet"] * ("packets" in others)
     return f"{said} ({' and '.join(reasons)})" if reasons else said

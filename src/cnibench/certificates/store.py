@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -23,9 +25,17 @@ def own() -> Path:
 
 
 def name(certificate: Certificate) -> str:
-    """The file's name: a later certificate of the same profile, agent and kernel replaces it."""
-    words = (certificate.profile, certificate.agent.name, certificate.agent.version)
-    kept = "_".join((*words, certificate.kernel))
+    """The file's name: a later certificate of the same profile, agent, kernel and settings replaces
+    it; one of the state alone is a file of its own.
+    """
+    words = [certificate.profile, certificate.agent.name, certificate.agent.version]
+    words.append(certificate.kernel)
+    if certificate.settings:
+        text = json.dumps(certificate.settings, sort_keys=True)
+        words.append(hashlib.sha256(text.encode()).hexdigest()[:8])
+    if not certificate.packets:
+        words.append("state")
+    kept = "_".join(words)
     return "".join(c if c.isalnum() or c in "._+-" else "-" for c in kept) + ".json"
 
 
