@@ -25,7 +25,9 @@ from cnibench.clusters.kubernetes.ownership import kind_clusters, state
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, unsupported
 from cnibench.clusters.kubernetes.pods.background import uids_of
+from cnibench.clusters.lab.proxies.base import too_many
 from cnibench.errors import ClusterError, CnibenchError, MissingError, NoSlicesError, cleaning_up
+from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.model.units import seconds
@@ -142,7 +144,13 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         return found
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
-        return unsupported.refusal(profile, cell)
+        if refused := unsupported.refusal(profile, cell):
+            return refused
+        asked = conditions.of(cell.params)
+        if asked is None or asked.services is None:
+            return ""
+        mode = proxy_mode.asked_of_kind(profile)
+        return too_many("ebpf" if mode == "none" else mode, asked.services, 1)
 
     def require_room(self, profiles: int) -> None:
         needed, available = profiles * _MEMORY, memory.available()

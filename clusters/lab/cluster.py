@@ -19,7 +19,7 @@ from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
 from cnibench.clusters.lab.fidelity.digest import model_digest
 from cnibench.clusters.lab.namespaces import congestion, features, tree, wire
-from cnibench.clusters.lab.proxies.base import proxy_of
+from cnibench.clusters.lab.proxies.base import proxy_of, too_many
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
@@ -27,7 +27,6 @@ from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
 from cnibench.offload.nic import Nic
 from cnibench.registry import packages_of, provider
-from cnibench.system import memory
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.service_changes import ServiceChanges
@@ -168,12 +167,8 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         if cell.ip not in proxy.families:
             return f"the model of {name} has no Services of IPv{cell.ip}"
         if services is not None:
-            needed = 2 * proxy.bytes_each * services.count * services.endpoints
-            if needed > (free := memory.available()):
-                return (
-                    f"{services.count} Services with {services.endpoints} endpoints each take about"
-                    f" {needed >> 20} MiB on two nodes by {name}; {free >> 20} MiB are free"
-                )
+            families = sum(family in profile.features.ip for family in self.options.ip)
+            return too_many(name, services, families)
         return ""
 
     def service_seconds(self, profile: Profile) -> float:

@@ -191,6 +191,12 @@ def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.Monk
     monkeypatch.setattr(memory, "available", lambda: 64 << 20)
     many_services = {"services.count": 10_000, "services.endpoints": 10}
     assert "MiB are free" in lab.refuses(flannel, cell("flannel", **many_services))
+    kind = provider("clusters", "kind")(Options())
+    assert "MiB are free" in kind.refuses(flannel, cell("flannel", **many_services))
+    few = {"services.count": 2000}
+    assert not lab.refuses(flannel, cell("flannel", **few))
+    both = LabCluster(Options(ip=(4, 6)))
+    assert "MiB on two nodes by iptables" in both.refuses(flannel, cell("flannel", **few))
     (problem,) = lab.check(profiles["calico-wp-xsub"].model_copy(update={"proxy": "ipvs"}))
     assert problem.remedy == "--proxy iptables or nftables or ebpf or none, or leave it out"
     (problem,) = lab.check(profiles["veth-baseline"].model_copy(update={"proxy": "iptables"}))

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.clusters.lab.rules.services import Service, default_services
 from cnibench.errors import ClusterError
+from cnibench.model.conditions import Services
 from cnibench.registry import provider
+from cnibench.system import memory
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
@@ -159,6 +161,20 @@ def proxy_of(name: str) -> type[Proxy]:
     """The implementation of that name. Raises UsageError."""
     found: type[Proxy] = provider("clusters.lab.proxies", name)
     return found
+
+
+def too_many(name: str, services: Services, families: int) -> str:
+    """Why this machine's memory has no room for these Services, in ``families`` address families on
+    two nodes, by the implementation of that name; '' when it has.
+    """
+    each = services.endpoints * families * 2
+    needed = proxy_of(name).bytes_each * services.count * each
+    if needed <= (free := memory.available()):
+        return ""
+    return (
+        f"{services.count} Services with {services.endpoints} endpoints each take about"
+        f" {needed >> 20} MiB on two nodes by {name}; {free >> 20} MiB are free"
+    )
 
 
 def place(node: LabNode, family: int) -> str:
