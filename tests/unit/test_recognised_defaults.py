@@ -180,6 +180,24 @@ NEAR = {
         "close to cilium-default, but data.datapath-mode of configmap/kube-system/cilium-config:"
         " expected veth, found netkit",
     ),
+    "Cilium before 1.14, which has another key": (
+        _changed(golden("cilium"), "ConfigMap", data={"tunnel": "disabled"}),
+        "data.routing-mode of configmap/kube-system/cilium-config: expected tunnel, found none",
+    ),
+    "Cilium in kube-proxy's place, with the node's own routing": (
+        _changed(
+            golden("cilium"),
+            "ConfigMap",
+            data={
+                "routing-mode": "native",
+                "kube-proxy-replacement": "true",
+                "enable-bpf-masquerade": "true",
+                "enable-host-legacy-routing": "true",
+            },
+        ),
+        "close to cilium-kpr, but data.enable-host-legacy-routing of"
+        " configmap/kube-system/cilium-config: expected false, found true",
+    ),
     "Antrea without tunnels": (
         _changed(
             golden("antrea"),

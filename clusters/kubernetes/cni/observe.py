@@ -187,7 +187,7 @@ def _argument(found: Iterable[Object], name: str, otherwise: str) -> str:
     for container in found:
         words = [*map(str, (*(container.get("command") or ()), *(container.get("args") or ())))]
         values = []
-        for word, after in zip(words, [*words[1:], "-"], strict=True):
+        for word, after in zip(words, [*words[1:], "-"], strict=False):
             option, equals, given = word.partition("=")
             if option.startswith("-") and option.lstrip("-") == name.lstrip("-"):
                 values.append(given if equals else "true" if after.startswith("-") else after)
