@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from cnibench.certificates.standing import standing
-from cnibench.certificates.store import certificates
-from cnibench.clusters.lab import kernel
+from cnibench.clusters.lab import certified, kernel
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
-from cnibench.clusters.lab.fidelity.digest import model_digest
 from cnibench.clusters.lab.namespaces import congestion, features, tree, wire
 from cnibench.clusters.lab.proxies.base import proxy_of, too_many
 from cnibench.errors import ClusterError, CnibenchError
@@ -205,9 +202,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
             return
         settings = self.options.settings
         given = {**settings.get("", {}), **settings.get(label, {})}
-        found = list(certificates(profile.name))
-        model = model_digest(profile) if found else ""
-        self._certified[label] = standing(found, platform.release(), model, given, self.options.ip)
+        self._certified[label] = certified.of(profile, platform.release(), given, self.options.ip)
 
     def environment(self) -> dict[str, Any]:
         facts: dict[str, Any] = {

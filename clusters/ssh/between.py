@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
+from cnibench.clusters.lab import certified
 from cnibench.clusters.lab.namespaces import congestion
 from cnibench.clusters.ssh.bare import BareMachines, shown
 from cnibench.clusters.ssh.inspection import Seen, differences, pair_problems, seen
@@ -73,6 +74,7 @@ class SshLab(BareMachines, CellLimits, Consent, Outages):
         self._remotes: list[Remote] = []
         self._numbers = itertools.count(1)
         self._deployments: list[PairDeployment] = []
+        self._certified: dict[str, dict[str, Any]] = {}  # by label, what certificates say of it
         self._before: list[list[str]] = []
         self._more: list[Seen] = []
 
@@ -209,6 +211,11 @@ class SshLab(BareMachines, CellLimits, Consent, Outages):
         number = next(self._numbers)
         deployment = PairDeployment(label, profile, self.options, self._remotes, number)
         self._deployments.append(deployment)
+        if profile.cni != "none":
+            given = self.options.settings
+            settings = {**given.get("", {}), **given.get(label, {})}
+            kernels = " and ".join(dict.fromkeys(one.inspected["kernel"] for one in self.machines))
+            self._certified[label] = certified.of(profile, kernels, settings, self.options.ip)
         return deployment
 
     def environment(self) -> dict[str, Any]:
@@ -224,6 +231,8 @@ class SshLab(BareMachines, CellLimits, Consent, Outages):
             }
             for machine, remote in zip(self.machines, self._remotes, strict=True)
         }
+        if self._certified:
+            facts["certificates"] = dict(self._certified)
         if self._deployments:
             facts["sysctls"] = self._deployments[-1].settings
             facts["unheld"] = sorted({said for one in self._deployments for said in one.unheld})

@@ -57,8 +57,11 @@ def test_to_samples_and_nothing_stays(machines: Machines, tmp_path: Path) -> Non
     )
     assert {"offload-inter", "tunnel-device-back", "mtu", "denied-inter-b", "denied-port"} < checks
     (run,) = (tmp_path / "runs").iterdir()
-    nodes = json.loads((run / "env.json").read_text())["nodes"]
+    environment = json.loads((run / "env.json").read_text())
+    nodes = environment["nodes"]
     assert nodes.keys() == {"a", "b"}
+    assert environment["certificates"].keys() == {"flannel", "calico-wp-vxlan"}
+    assert environment["certificates"]["flannel"]["agent"] == "flanneld"
     assert all("tx-udp_tnl-segmentation" in node["features"] for node in nodes.values())
     assert not any(address in (run / "env.json").read_text() for address in machines.addresses)
 

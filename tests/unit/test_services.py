@@ -281,7 +281,13 @@ def test_a_cni_that_follows_kube_proxys_mode_is_refused_beside_another() -> None
     with pytest.raises(ClusterError, match="in mode iptables on this cluster"):
         proxy_mode.of(calico, [node])  # type: ignore[list-item]
     (problem,) = suitability.proxy_on_cluster(calico, Cluster(golden("kube-proxy")))  # type: ignore[arg-type]
-    assert problem.lacks.endswith("which the CNI follows; here it is iptables")
+    assert problem.lacks == "kube-proxy in mode nftables: the cluster's is in mode iptables"
+    assert problem.remedy.startswith("choose another profile")
+    flannel = builtin()["flannel"].model_copy(update={"proxy": "ipvs"})
+    (problem,) = suitability.proxy_on_cluster(flannel, Cluster(golden("kube-proxy")))  # type: ignore[arg-type]
+    assert problem.remedy.startswith("--proxy iptables, or set")
+    usual = flannel.model_copy(update={"proxy": "iptables"})
+    assert not suitability.proxy_on_cluster(usual, Cluster(golden("kube-proxy")))  # type: ignore[arg-type]
     assert not suitability.proxy_on_cluster(calico, Cluster([]))  # type: ignore[arg-type]
     assert not suitability.proxy_on_cluster(builtin()["flannel"], Cluster([]))  # type: ignore[arg-type]
 

@@ -91,22 +91,23 @@ def proxy(profile: Profile) -> list[Problem]:
 
 
 def proxy_on_cluster(profile: Profile, access: Access) -> list[Problem]:
-    """A mode of the cluster's kube-proxy that the CNI cannot go with; [] where its configuration is
-    not known. Raises ClusterError.
+    """Another mode of the cluster's kube-proxy than was asked for, or than the CNI goes with; []
+    where its configuration is not known. Raises ClusterError.
     """
-    wanted = profile.kubernetes.kube_proxy_mode if profile.kubernetes else ""
-    if not wanted:
+    own = profile.kubernetes.kube_proxy_mode if profile.kubernetes else ""
+    wanted = profile.proxy or own
+    if wanted not in ("iptables", "nftables", "ipvs"):
         return []
-    seen = Objects(access).observe(Fact(object=_CONFIG, at=_MODE, equals=wanted, otherwise=_USUAL))
-    if seen.holds or seen.denied or not Objects(access).get(_CONFIG):
+    read = Objects(access)
+    seen = read.observe(Fact(object=_CONFIG, at=_MODE, equals=wanted))
+    if seen.denied or not read.get(_CONFIG) or (mode := seen.values[0] or _USUAL) == wanted:
         return []
-    mode = seen.values[0] or _USUAL
     return [
         Problem(
             profile.name,
-            f"kube-proxy in mode {wanted}, which the CNI follows; here it is {mode}",
-            f"set its mode in configmap/kube-proxy of kube-system to {wanted} and restart it, or"
-            " choose another profile",
+            f"kube-proxy in mode {wanted}: the cluster's is in mode {mode}",
+            (f"--proxy {mode}, or " if profile.proxy and not own else "choose another profile, or ")
+            + f"set the mode in configmap/kube-proxy of kube-system to {wanted} and restart it",
         )
     ]
 
