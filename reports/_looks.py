@@ -54,6 +54,7 @@ _CNIS = {
             *("calico-wp-xsub", "calico-wp-ipip", "calico-wp-vxlan", "calico-bare-xsub"),
             *("calico-default", "calico-np-xsub", "calico-np-ipip", "calico-np-vxlan"),
             *("calico-bare-ipip", "calico-ebpf", "calico-nftables", "calico-manifest"),
+            "calico-wireguard",
         ),
     ),
     "cilium": _Cni(

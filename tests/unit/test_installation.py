@@ -57,6 +57,7 @@ WANTED = {  # the modes that there must be at least
     "calico-np-xsub",
     "calico-ebpf",
     "calico-nftables",
+    "calico-wireguard",
     "cilium",
     "cilium-geneve",
     "cilium-native",
