@@ -49,9 +49,11 @@ _PACKETS = ("first", "established")
 _APART = "kube-proxy's and the kubelet's rules: the model's in both deployments"
 _SLICES = "200ms"  # in a block: both deployments stay, so that blocks differ little
 _SHOWN = 6  # lines of each side of a difference
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as Go calls them
 _REMEDY = (
-    "name the folder that has it with --programs; https://dl.k8s.io/v1.34.4/bin/linux/amd64/ has"
-    " kube-apiserver, https://github.com/etcd-io/etcd/releases etcd"
+    "name the folder that has it with --programs; https://dl.k8s.io/v1.34.4/bin/linux/"
+    f"{_ARCHITECTURES.get(platform.machine(), platform.machine())}/ has kube-apiserver,"
+    " https://github.com/etcd-io/etcd/releases etcd"
 )
 
 

@@ -90,6 +90,11 @@ FEATURES: Mapping[str, Feature] = {
     "ipset": Feature("CONFIG_IP_SET", "IP sets", "ip_set"),
     "ipvs": Feature("CONFIG_IP_VS and CONFIG_IP_VS_RR", "virtual servers (IPVS)", "ip_vs_rr"),
     "nftables": Feature("CONFIG_NF_TABLES", "nftables", "nf_tables"),
+    "nft-services": Feature(
+        "CONFIG_NFT_CT, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_NUMGEN and CONFIG_NFT_REJECT",
+        "what kube-proxy's rules of nftables are made of",
+        "nft_numgen",
+    ),
     "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
     "tc-bpf": Feature(
         "CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_BPF_SYSCALL",
@@ -139,6 +144,18 @@ _COMMANDS = {
     ),
     "ipvs": (["ipvsadm", "-A", "-t", "192.0.2.1:80", "-s", "rr"], None),
     "nftables": (["nft", "add", "table", "inet", "probe"], None),
+    "nft-services": (
+        ["nft", "-f", "-"],
+        """table ip probe {
+            chain a { numgen random mod 2 vmap { 0 : drop, 1 : return } ; }
+            chain b { ct state new reject ; }
+            chain c {
+                type nat hook prerouting priority -100 ;
+                meta l4proto tcp dnat to 192.0.2.1:80 ;
+            }
+            chain d { type nat hook postrouting priority 100 ; masquerade fully-random ; }
+        }""",
+    ),
 }
 
 

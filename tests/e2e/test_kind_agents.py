@@ -133,6 +133,25 @@ def test_an_agent_that_ends_is_told_with_its_last_lines(programs: Path, tmp_path
     assert not list(_left(tmp_path))
 
 
+def test_an_agent_that_ends_while_it_is_measured_is_not_certified(
+    programs: Path, tmp_path: Path
+) -> None:
+    agent = _script(
+        tmp_path,
+        f'{programs / "flanneld"} "$@" &\n'
+        f"while [ ! -e {tmp_path}/end ]; do sleep 0.1; done\n"
+        "kill $!; exit 7",
+    )
+    argv = _argv("flannel", agent, programs, tmp_path, "--blocks=3")
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        until(lambda: any((tmp_path / "runs").glob("*/events.jsonl")))
+        (tmp_path / "end").touch()
+        _, said = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1
+    assert b"what was measured until then is no certificate" in said
+    assert not list(tmp_path.glob("*.json"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_stays_when_it_is_ended(number: int, programs: Path, tmp_path: Path) -> None:
     agent = _script(tmp_path, f'echo begun > {tmp_path}/begun; exec sleep 1000 "$@"')

@@ -14,6 +14,7 @@ from cnibench.testbed.cluster import Options, Problem, lacking_family
 
 KUBE_PROXY = ("iptables", "nftables", "ipvs", "none")  # what kube-proxy can be told
 _CONFIG, _MODE = "configmap/kube-system/kube-proxy", ("data", "config.conf", "mode")
+_NFT = "nft-services"  # what kube-proxy in that mode needs of the kernel
 _USUAL = "iptables"  # kube-proxy's mode where its configuration leaves it empty
 
 
@@ -122,12 +123,13 @@ def proxy_on_this_kernel(profile: Profile) -> list[Problem]:
                 "sudo modprobe ip_vs, use a kernel with CONFIG_IP_VS, or another --proxy",
             )
         ]
-    if profile.proxy == "nftables" and _lacks("nftables"):
+    if profile.proxy == "nftables" and _lacks(_NFT):
+        feature = kernel.FEATURES[_NFT]
         return [
             Problem(
                 profile.name,
-                "CONFIG_NF_TABLES (nftables)",
-                "sudo modprobe nf_tables, use a kernel with CONFIG_NF_TABLES, or another --proxy",
+                f"{feature.option} ({feature.words})",
+                "use a kernel that has them, or another --proxy",
             )
         ]
     return []

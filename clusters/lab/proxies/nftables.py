@@ -22,7 +22,7 @@ class Nftables(Proxy):
     """kube-proxy's table of nf_tables."""
 
     name = "nftables"
-    needs = ("nftables",)
+    needs = ("nftables", "nft-services")
     bytes_each = 8 << 10
     seconds_each = 0.002
 
