@@ -138,6 +138,7 @@ def test_an_agent_that_ends_while_it_is_measured_is_not_certified(
 ) -> None:
     agent = _script(
         tmp_path,
+        f'test "$1" != --version || exec {programs / "flanneld"} --version\n'
         f'{programs / "flanneld"} "$@" &\n'
         f"while [ ! -e {tmp_path}/end ]; do sleep 0.1; done\n"
         "kill $!; exit 7",
