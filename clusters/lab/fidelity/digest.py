@@ -16,8 +16,10 @@ from cnibench.model.profile import Profile
 
 # Packages, and modules of others, that make a model's kernel objects. What only both sides have
 # alike (nodes, Pods' namespaces, the wire) is no part of a model.
-_MAKERS = ("datapaths.", "builders.", "rules.", "daemons.", "ebpf.")
-_MAKERS += ("namespaces.links", "namespaces.features")
+_MAKERS = (
+    *("datapaths.", "builders.", "rules.", "daemons.", "ebpf."),
+    *("namespaces.links", "namespaces.features"),
+)
 _PACKAGES = tuple(f"cnibench.clusters.lab.{name}" for name in _MAKERS)
 _LAB = Path(__file__).parents[1]
 _EBPF = "cnibench.clusters.lab.ebpf"
