@@ -21,11 +21,12 @@ from cnibench.model.cell import Attestation
 from cnibench.model.profile import builtin
 from cnibench.system.bpf import call
 from cnibench.testbed.cluster import Options
-from tests.lab import _sabotage_ebpf as ebpf
+from tests.lab import _sabotage_ebpf, _sabotage_namespace
 
 FILE = Path(__file__).parent / "sabotages.yaml"
 _PROG_DETACH, _TCX_INGRESS = 9, 46  # of bpf(2)
 _LIMIT = 20.0  # s
+_CHANGES = {**_sabotage_ebpf.CHANGES, **_sabotage_namespace.CHANGES}
 Noticed = Literal["comparison", "traffic", "nothing"]
 
 
@@ -144,8 +145,8 @@ def _apply(deployment: LabDeployment, one: Sabotage) -> None:
         _run(ns, _filled(deployment, one.at, one.do))
     elif one.python == "detach":
         _detach(deployment, ns)
-    elif one.python in ebpf.CHANGES:
-        ebpf.CHANGES[one.python](deployment, ns, one.at)
+    elif one.python in _CHANGES:
+        _CHANGES[one.python](deployment, ns, one.at)
     else:
         _maps(deployment, one.python, one.at)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.listing import programs, routing
+from cnibench.listing import listeners, netfilter, programs, routing
 from cnibench.listing.devices import addresses, devices, neighbour_settings
 from tests.lab import _sabotage_ebpf
 
@@ -62,6 +63,59 @@ def test_what_somebody_added_is_listed(ns: Namespace) -> None:
     found = listed(ns)
     assert any(line.startswith("fd00:5::9/128 type 4") for line in found), found
     assert any("02:00:00:00:00:07" in line for line in found), found
+
+
+def test_an_address_s_route_that_somebody_tuned_is_listed(ns: Namespace) -> None:
+    """What a connection within a node takes: a small MTU there makes it several times as slow."""
+    links.address(ns, "eth0", "10.5.0.1/24")
+    own = "local 10.5.0.1 dev eth0 table local proto kernel scope host src 10.5.0.1"
+    before = listed(ns)
+    ip(ns, f"ip route change {own} mtu 1500")
+    assert [line for line in listed(ns) if line not in before and "mtu 1500" in line]
+    own = "fd00:5::9/128 dev eth0 table local proto kernel"
+    ip(ns, f"ip -6 route add local {own} congctl reno")
+    assert not [line for line in listed(ns) if "fd00:5::9" in line], "as the lab's own"
+    ip(ns, f"ip -6 route replace local {own} congctl reno advmss 500")
+    assert [line for line in listed(ns) if "fd00:5::9" in line and "advmss 500" in line]
+
+
+def test_chains_of_another_type_differ(ns: Namespace) -> None:
+    """A chain of the type route finds the route again for a packet that was marked."""
+    chains = []
+    for kind in ("filter", "route"):
+        ip(ns, "nft add table ip s")
+        ns.run(["nft", f"add chain ip s o {{ type {kind} hook output priority 0; }}"])
+        with ns.inside():
+            chains.append(netfilter.nftables()["chain ip s o"])
+        ip(ns, "nft delete table ip s")
+    assert chains[0] != chains[1]
+
+
+def test_sockets_that_cost_packets_time_are_listed_and_others_are_not(ns: Namespace) -> None:
+    names = {ns.links["eth0"]: "eth0"}
+
+    def found() -> list[str]:
+        with ns.inside():
+            return listeners.listeners(names)
+
+    with ns.inside(), ExitStack() as opened:
+        for protocol in (0x0003, 0x0800):  # a DHCP client's is of one protocol
+            one = opened.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
+            one.bind(("eth0", protocol))
+        for protocol in (socket.IPPROTO_TCP, socket.IPPROTO_ICMP):
+            opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_RAW, protocol))
+        for groups in (0x1, 0x40):  # of conntrack, of nf_tables
+            one = opened.enter_context(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12))
+            one.bind((0, groups))
+        every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+        opened.enter_context(every)
+        assert found() == [
+            "a netlink socket about conntrack",
+            "a packet socket on all devices",
+            "a packet socket on eth0",
+            "a raw socket of TCP",
+        ]
+    assert found() == []
 
 
 def test_another_xdp_program_is_listed_by_its_hash(ns: Namespace) -> None:

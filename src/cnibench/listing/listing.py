@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from cnibench.listing import netfilter, programs, routing, settings, transforms, virtual_servers
+from cnibench.listing import (
+    listeners,
+    netfilter,
+    programs,
+    routing,
+    settings,
+    transforms,
+    virtual_servers,
+)
 from cnibench.listing.devices import (
     Device,
     addresses,
@@ -65,6 +73,7 @@ def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
         "neighbours": routing.neighbours(names) + routing.proxies(names),
         "neighbour settings": neighbour_settings(names),
         "hooks": netfilter.hooks(),
+        "listeners": listeners.listeners(names),
         "ipsec": transforms.ipsec(),
         "wireguard": transforms.wireguard(ns, present),
         "translations": transforms.translations(names),

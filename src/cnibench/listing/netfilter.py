@@ -57,7 +57,8 @@ def nftables() -> dict[str, list[str]]:
         given = dict(attributes(body[4:]))
         hook = given.get(4, b"").hex()
         policy = number(given[5][::-1]) if 5 in given else "-"
-        found[_chain(body[0], given[1], given[3])] = [f"hook {hook or '-'} policy {policy}"]
+        options = f"type {word(given.get(7, b'')) or '-'} hook {hook or '-'} policy {policy}"
+        found[_chain(body[0], given[1], given[3])] = [options]
     # Of sets that a rule has for itself, by family and table.
     names: dict[tuple[int, bytes], dict[bytes, str]] = {}
     for _, body in dump(NETFILTER, _NFTABLES | _GETSET, bytes(4)):

@@ -32,6 +32,7 @@ MODULES = (
     "listing.devices",
     "listing.difference",
     "listing.dumps",
+    "listing.listeners",
     "listing.listing",
     "listing.namespace",
     "listing.netfilter",

@@ -18,6 +18,7 @@ _GETFILTER = 46
 _PROG_FD, _MAP_FD, _INFO, _QUERY = 13, 14, 15, 16
 _NEXT_KEY, _LOOKUP = 4, 1
 _HOOKS = {46: "tcx ingress", 47: "tcx egress", 54: "netkit primary", 55: "netkit peer"}
+_OF_NAMESPACE = {17: "flow dissector", 36: "socket lookup"}  # no device's, but the namespace's own
 _ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS = 2, 3, 12
 _ARRAYS = (_ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS)
 _PER_CPU, _LRU = (5, 6, 10), (9,)
@@ -55,9 +56,17 @@ def filters(
 
 
 def attached(devices: Sequence[Device]) -> Iterator[tuple[str, int]]:
-    """The same of programs that are not at a queueing discipline. The kernel lists those of XDP
-    with the device, and refuses BPF_PROG_QUERY of them.
+    """The same of programs that are not at a queueing discipline, those of the calling thread's
+    namespace included. The kernel lists those of XDP with the device, and refuses BPF_PROG_QUERY of
+    them.
     """
+    ns = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for hook, label in _OF_NAMESPACE.items():
+            for program in _query(ns, hook):
+                yield label, program
+    finally:
+        os.close(ns)
     for device in devices:
         for program in device.xdp:
             yield f"{device.name} xdp", program
@@ -66,10 +75,11 @@ def attached(devices: Sequence[Device]) -> Iterator[tuple[str, int]]:
                 yield f"{device.name} {label}", program
 
 
-def _query(index: int, hook: int) -> list[int]:
+def _query(where: int, hook: int) -> list[int]:
+    """``where`` is the index of a device, or a descriptor of the namespace."""
     ids = (ctypes.c_uint32 * 16)()
     request = struct.pack(
-        "=IIIIQIIQQQQ", index, hook, 0, 0, ctypes.addressof(ids), 16, 0, 0, 0, 0, 0
+        "=IIIIQIIQQQQ", where, hook, 0, 0, ctypes.addressof(ids), 16, 0, 0, 0, 0, 0
     )
     try:
         answer = call(_QUERY, request)[1]

@@ -34,7 +34,9 @@ _METRICS = {
 
 
 def routes(names: Mapping[int, str]) -> list[str]:
-    """Routes of IPv4, IPv6 and MPLS; none that the kernel only remembers or made of an address."""
+    """Routes of IPv4, IPv6 and MPLS; none that the kernel only remembers, and of IPv6 none that it
+    made of an address: it adds and renews them some time later.
+    """
     found = []
     objects = _nexthop_objects(names)
     for family in (socket.AF_INET, socket.AF_INET6, _MPLS):
@@ -44,9 +46,10 @@ def routes(names: Mapping[int, str]) -> list[str]:
             )
             if kind != family or flags & _CLONED or type_ == _MULTICAST:
                 continue
-            if type_ in _OF_ADDRESSES and proto == _KERNEL:
-                continue  # of an address, which is listed; IPv6 adds and renews it some time later
             given = attributes(body[12:])
+            of_address = type_ in _OF_ADDRESSES and proto == _KERNEL
+            if of_address and family == socket.AF_INET6 and not _tuned(given):
+                continue
             target = dict(given).get(1)
             words = [f"{address(target)}/{length}" if target else "default"]
             words += [f"type {_TYPES.get(type_, type_)}", f"proto {proto}", f"scope {scope}"]
@@ -59,6 +62,14 @@ def routes(names: Mapping[int, str]) -> list[str]:
 
 
 _GONE = "-"  # a device that is not listed
+
+
+def _tuned(given: list[tuple[int, bytes]]) -> bool:
+    """Has somebody given it metrics? A congestion control does not count: the lab sets it again
+    whenever the kernel has renewed the route.
+    """
+    metrics = attributes(dict(given).get(8, b""))
+    return any(_METRICS.get(kind) != "congctl" for kind, _ in metrics)
 
 
 def _route_words(
