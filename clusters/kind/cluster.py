@@ -153,7 +153,8 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         return too_many("ebpf" if mode == "none" else mode, asked.services, 1)
 
     def require_room(self, profiles: int) -> None:
-        needed, available = profiles * _MEMORY, memory.available()
+        # not in our cgroups: a container engine's are its own
+        needed, available = profiles * _MEMORY, memory.of_machine()
         if needed > available:
             raise NoSlicesError(
                 f"{profiles} kind clusters at once take about {needed >> 20} MiB;"

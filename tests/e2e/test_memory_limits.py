@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,30 @@ def limited(kind: int, megabytes: int, *arguments: str) -> subprocess.CompletedP
         env={**os.environ, "OPENBLAS_NUM_THREADS": "2"},
         preexec_fn=lambda: resource.setrlimit(kind, (most, most)),
     )
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A cgroup that may use 300 MB; in either version of cgroups."""
+    root = Path("/sys/fs/cgroup")
+    second = (root / "cgroup.controllers").exists()
+    folder = (root if second else root / "memory") / f"cnibench-test-{os.getpid()}"
+    folder.mkdir()
+    limit = folder / ("memory.max" if second else "memory.limit_in_bytes")
+    limit.write_text("300000000")
+    yield folder
+    folder.rmdir()
+
+
+def test_the_limit_of_a_cgroup_is_what_there_is_room_in(small_group: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from cnibench.system.memory import available; print(available())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: (small_group / "cgroup.procs").write_text("0") and None,
+    )
+    assert 0 < int(done.stdout) <= 300_000_000
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_a_program_becomes_what_it_runs_once_it_is_in_the_control_group(tmp_path
 def test_clusters_that_have_no_room_at_once_are_refused_before_one_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 2 << 30)
+    monkeypatch.setattr(memory, "of_machine", lambda: 2 << 30)
     cluster = KindCluster(Options())
     cluster.require_room(2)
     with pytest.raises(NoSlicesError) as error:
