@@ -12,6 +12,7 @@ from cnibench.cli.options.plan import PlanOptions
 from cnibench.errors import UsageError
 from cnibench.model import profile
 from cnibench.model.profile import Profile
+from cnibench.planning.method import WARMUP
 from cnibench.planning.plan import Plan, build_plan
 from cnibench.planning.plans import named, scaled
 from cnibench.registry import provider, providers
@@ -39,7 +40,6 @@ _SINGLE = (
     "seed",
     "title",
 )  # options whose value is that of the plan's key
-_SLICES_WARMUP = 0.2  # s before the windows of a run of slices
 
 
 def plan_of(given: PlanOptions) -> Plan:
@@ -67,7 +67,7 @@ def plan_of(given: PlanOptions) -> Plan:
         options["settings"] = settings_of(given.settings, base)
     plan = build_plan(options, base)
     if plan.method == "slices" and "warmup" not in plan.model_fields_set:
-        plan = build_plan({"warmup": _SLICES_WARMUP}, plan)
+        plan = build_plan({"warmup": WARMUP}, plan)
     return plan
 
 
@@ -96,7 +96,7 @@ def with_usual_method(plan: Plan, options: PlanOptions) -> Plan:
         return plan
     update: dict[str, Any] = {"method": "slices"}
     if options.warmup is None:
-        update["warmup"] = _SLICES_WARMUP
+        update["warmup"] = WARMUP
     several = len(plan.cni) > 1 or any(name == "all" or "*" in name for name in plan.cni)
     if kind.slices == "in turn" and several and "host" not in plan.path:
         update["path"] = (*plan.path, "host")  # what they are compared by

@@ -121,6 +121,17 @@ def test_a_cell_has_the_parameters_that_hold_in_slices(
     assert said == notes
 
 
+@pytest.mark.parametrize(
+    ("warmup", "notes"),
+    [
+        ("5s", ["tcp-rr in slices: no warm-up of 5.0 s, but a lead-in before each slice"]),
+        ("0.2s", []),
+    ],
+)
+def test_a_warm_up_that_slices_do_not_have_is_said(warmup: str, notes: list[str]) -> None:
+    assert planned(workload=["tcp-rr"], warmup=warmup)[1] == notes
+
+
 def test_pairs_at_the_same_time_are_measured_in_windows() -> None:
     found, notes = planned(workload=["tcp-rr"], windows=["speed"], pairs=2)
     assert {one.method for one in found} == {"windows"}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cnibench.errors import UnsupportedError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
+from cnibench.model.units import duration as seconds
 from cnibench.registry import provider
 from cnibench.testbed.cluster import Cluster
 
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 # s of slices that a cell has in a block, unless the plan gives a duration. The scatter of slices
 # is most of what blocks scatter by, and a block takes seconds beside them (ADR 18).
 MEASURED = 0.4
+WARMUP = 0.2  # s before the windows of a run of slices, unless the plan gives it
 CYCLES = 0.4  # s of slices with perf, for its cycles per packet
 CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
 
 
 def with_method(cell: Cell, plan: Plan, workload: Workload) -> tuple[Cell, str]:
     """The cell with its method, and the duration and the parameters that go with it; and in words
-    why it is measured in windows, or which parameter does not hold in slices.
+    why it is measured in windows, or what of the plan does not hold in slices.
     """
     given = cell.duration is not None or "duration" in plan.model_fields_set
     if reason := _why_not(cell, plan, workload):
@@ -39,6 +41,8 @@ def with_method(cell: Cell, plan: Plan, workload: Workload) -> tuple[Cell, str]:
         for name, value in held.items()
         if cell.params[name] != defaults[name]
     ]
+    if "warmup" in plan.model_fields_set and plan.warmup not in (0.0, WARMUP):
+        changed.append(f"no warm-up of {seconds(plan.warmup)}, but a lead-in before each slice")
     sliced = replace(
         cell,
         method="slices",
