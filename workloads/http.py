@@ -35,6 +35,7 @@ from cnibench.workloads._common import Size
 PORT = 8080
 _RATE = 10e9  # bit/s: what a plan's time for a fixed number of requests is reckoned with
 _SLOWEST = 1e9  # bit/s: with less, ab is ended
+_START = 10.0  # s beyond its timeout that a single request may take
 _SLICED = 64 << 10  # bytes: in a slice, many requests of this size are made
 
 _CONF = """\
@@ -213,9 +214,9 @@ class Requests(Load):
         return self._workload.serve(s)
 
     def start(self, s: SampleContext) -> Process:
-        return _common.start(
-            s, [*_ab.command(s.cell.params, _ab.LEAST), f"http://{_host(s, s.target)}/payload"]
-        )
+        url = f"http://{_host(s, s.target)}/payload"
+        _prove(s, url)
+        return _common.start(s, [*_ab.command(s.cell.params, _ab.LEAST), url])
 
     def data_port(self, s: SampleContext) -> int:
         return port(s)
@@ -225,6 +226,22 @@ class Requests(Load):
 
     def units(self, count: float, s: SampleContext) -> float:
         return count
+
+
+def _prove(s: SampleContext, url: str) -> None:
+    """One request is answered with the file: connections do not tell, and nobody reads the report
+    of an ab that is ended. Raises MeasureError.
+    """
+    params = {**s.cell.params, "concurrency": 1}
+    argv = s.on_client([*_ab.command(params, 1), url])
+    done = s.client.run(argv, timeout=params["timeout"] + _START, check=False)
+    report = _ab.parse(done.stdout, done.stderr)
+    if report.failed or report.document != params["payload"]:
+        raise MeasureError(
+            f"ab got {report.document:.0f} bytes of the file, which has {params['payload']}"
+            + (", and no success (2xx)" if report.not_ok else ""),
+            "does something between client and server answer in its place?",
+        )
 
 
 def _taking(params: Mapping[str, Any], rate: float) -> float:

@@ -5,6 +5,7 @@ named and the others go on, and nothing is left.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import signal
@@ -18,7 +19,7 @@ import pytest
 
 from benchmarks._ratios import log_ratio
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.errors import LimitError, UnsupportedError, UsageError
+from cnibench.errors import LimitError, MeasureError, UnsupportedError, UsageError
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.engine import drive
@@ -238,6 +239,67 @@ def test_a_server_that_dies_is_named(make_deployment: MakeDeployment, tmp_path: 
     assert list(driven.failed) == ["one/inter"]
     assert victim.failure is not None
     assert "netserver was killed by SIGKILL during" in victim.failure.message
+
+
+def test_a_server_s_child_that_dies_is_named_though_the_server_goes_on(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    before = descendants(os.getpid())
+    with started({"one": make_deployment("veth-baseline")}, tmp_path, "udp-stream") as generators:
+        with generators["one/inter"].s.server.entered():
+            place = os.stat("/proc/thread-self/ns/net").st_ino
+        children = [
+            pid
+            for pid in descendants(os.getpid()) - before
+            if Path(f"/proc/{pid}/comm").read_text() == "netserver\n"
+            and os.stat(f"/proc/{pid}/ns/net").st_ino == place
+            and not descendants(pid)
+        ]
+
+        def after(done: int, slices: object) -> None:
+            if done == 5:
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
+
+        driven = drive(generators, 10, 0, 1, length=LONGER, after=after)
+    assert len(children) == 1
+    assert list(driven.failed) == ["one/inter"]
+    assert driven.failed["one/inter"].message == "its program netserver has ended"
+
+
+def test_a_user_space_datapath_s_own_cpu_time_counts(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    deployments = {"one": make_deployment("flannel-udp")}
+    with started(deployments, tmp_path, "tcp-rr") as generators:
+        inter, intra = generators["one/inter"], generators["one/intra"]
+        driven = drive({"inter": inter, "intra": intra}, 10, 0, 1, length=LONGER)
+        cpu = max(os.sched_getaffinity(0))
+        s = context(deployments["one"], "tcp-rr", tmp_path / "window", cpu=cpu, duration=2.0)
+    between = [one for one in driven.slices if one.cell == "inter"]
+    assert all(one.daemons > 0.1 * one.client for one in between)
+    assert all(one.cpu * one.units > one.client + (one.server or 0) for one in between)
+    within = [one for one in driven.slices if one.cell == "intra"]
+    assert math.fsum(one.daemons for one in within) < 0.01 * math.fsum(one.client for one in within)
+    found = measure(s, provider("workloads", "tcp-rr"), []).measurements
+    value = {one.metric: one.value for one in found.readings}
+    assert value["cpu_per_transaction"] > 0.6 * values([["inter"]], driven.slices)["inter"].cpu
+
+
+def test_answers_without_the_file_are_no_requests(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    """An error is answered faster than the file, over as many connections."""
+    s = context(make_deployment("veth-baseline"), "http", tmp_path, payload=4096)
+    load = load_of(s)
+    with load.serve(s):
+        with load.start(s) as client:
+            assert client.poll() is None
+        commands = json.loads((tmp_path / "commands.json").read_text())
+        folder = Path(commands["server"][commands["server"].index("-p") + 1])
+        (folder / "payload").unlink()
+        with pytest.raises(MeasureError, match=r"ab got .* which has 4096, and no success"):
+            load.start(s)
 
 
 def test_a_slice_shorter_than_its_control_is_refused(

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -102,6 +103,11 @@ def test_disturbed_slices_are_marked_and_left_out() -> None:
     assert disturbed(usually) == [False] * 10  # client and server on one CPU wait for each other
 
 
+def test_cpu_time_has_that_of_programs_that_forward_packets() -> None:
+    one = slice_of("a", 0, 1000.0, daemons=0.016)
+    assert one.cpu == pytest.approx(2 * slice_of("a", 0, 1000.0).cpu)
+
+
 def test_too_few_good_slices_make_no_value() -> None:
     assert values([["a"]], [slice_of("a", r, 100.0) for r in range(rounds.FEWEST - 1)]) == {}
     assert values([["a"]], []) == {}
@@ -168,6 +174,31 @@ def test_opened_counts_the_connections_of_this_namespace() -> None:
             assert counter.congestion_control() == asked.rstrip(b"\0").decode()
             for client in clients:
                 client.close()
+        finally:
+            counter.close()
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_connections_that_were_refused_or_reset_are_not_counted(refused: bool) -> None:
+    """ab goes on after them, and faster than after an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        counter = Opened(address[1], 4)
+        try:
+            if refused:
+                server.close()
+            first = counter.read()
+            for _ in range(200):
+                with socket.socket() as client:
+                    if client.connect_ex(address) == 0:
+                        peer, _ = server.accept()
+                        peer.setsockopt(
+                            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                        )
+                        peer.close()
+                        with pytest.raises(ConnectionResetError):
+                            client.recv(1)
+            assert counter.read() - first < 100  # other programs of this machine connect, too
         finally:
             counter.close()
 

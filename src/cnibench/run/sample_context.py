@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.model.cell import Cell, Reading
+from cnibench.testbed.capabilities.cni_processes import CniProcesses
 from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Pod
@@ -57,6 +58,15 @@ class SampleContext:
         if self.cell.path == "pod":
             return number
         return ServicePaths.of(self.deployment).port(self.cell, self.server, number)
+
+    @property
+    def daemons(self) -> list[int]:
+        """The programs on this machine through which the packets of its datapath pass. Of a cluster
+        none: its agents are its own.
+        """
+        if not isinstance(self.deployment, CniProcesses) or not self.client.of_lab:
+            return []
+        return [pid for pid in (self.deployment.processes() or {}).values() if isinstance(pid, int)]
 
     def on_client(self, argv: Sequence[str]) -> list[str]:
         """``argv`` pinned as this cell says."""

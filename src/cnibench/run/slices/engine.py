@@ -231,7 +231,8 @@ def _made(
     seconds = (last.at - first.at) / 1e9
     softirq, elsewhere = machine.softirqs(turn.before, turn.after, generator.cpus)
     client, server = (last.client - first.client) / 1e9, (last.server - first.server) / 1e9
-    load = client + server + (last.daemons - first.daemons) / 1e9
+    daemons = (last.daemons - first.daemons) / 1e9
+    load = client + server + daemons
     return Slice(
         round=number,
         cell=cell,
@@ -242,6 +243,7 @@ def _made(
         client=client,
         server=server,
         waited=(last.waited - first.waited) / 1e9,
+        daemons=daemons,
         packets=last.packets - first.packets,
         bytes=last.bytes - first.bytes,
         gap=max(look.late for look in looks),

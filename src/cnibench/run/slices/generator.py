@@ -16,7 +16,6 @@ from cnibench.run.slices.readings.counters import Sent
 from cnibench.run.slices.running import Running
 from cnibench.system.files import write_private
 from cnibench.system.process import Process, ending
-from cnibench.testbed.capabilities.cni_processes import CniProcesses
 
 _COMMANDS = "commands.json"  # of a raw folder: what was started
 
@@ -64,7 +63,7 @@ class Generator(Running, Lifetime):
             if cpu is not None:
                 for pid in pids:
                     check_pinned(pid, cpu, who)
-        self.taken(clients, servers, _daemons(self.s))
+        self.taken(clients, servers, self.s.daemons)
 
     def _sent_by_client(self) -> Sent | None:
         if not self._packets:
@@ -126,13 +125,6 @@ class Shared(Generator):
 
     def _reason(self) -> str:
         return self._of._reason()
-
-
-def _daemons(s: SampleContext) -> list[int]:
-    """The programs on this machine through which the packets of its datapath pass."""
-    if not isinstance(s.deployment, CniProcesses) or not s.client.of_lab:
-        return []  # of a cluster, the agents are its own
-    return [pid for pid in (s.deployment.processes() or {}).values() if isinstance(pid, int)]
 
 
 def _group(pid: int) -> int:

@@ -18,6 +18,7 @@ from cnibench.system.heartbeat import FREEZERS, HALTED, fields, opened
 
 EVERY = 0.0035  # s: a longer stop is seen
 _ASLEEP = b"SD"  # states in which a task may be frozen
+_ENDED = (b"Z", b"X")
 
 Halt = tuple[str, str]  # name of a program; "stopped" or "frozen"
 
@@ -48,6 +49,7 @@ class Programs:
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._files = [(opened(f"/proc/{pid}/stat"), opened(f"/proc/{pid}/wchan")) for pid in pids]
+        self._names = [_name(state) for state, _ in self._files]
 
     def halted(self) -> frozenset[Halt]:
         """Those that are stopped by a signal or a debugger, or frozen by their cgroup."""
@@ -64,12 +66,34 @@ class Programs:
                 continue  # it has ended: its generator says so
         return frozenset(found)
 
+    def ended(self) -> str:
+        """The name of one that has ended meanwhile; '' while all of them run."""
+        for (state, _), name in zip(self._files, self._names, strict=True):
+            try:
+                text = os.pread(state, 128, 0) if name else b""
+                if text[text.rindex(b")") + 2 :][:1] in _ENDED:
+                    return name
+            except ProcessLookupError:
+                return name
+            except ValueError:
+                continue
+        return ""
+
     def close(self) -> None:
         """May be called twice."""
+        self._names.clear()
         while self._files:
             for file in self._files.pop():
                 if file >= 0:
                     os.close(file)
+
+
+def _name(state: int) -> str:
+    """Of a program; '' of one that has ended before."""
+    try:
+        return fields(os.pread(state, 1024, 0))[0]
+    except (OSError, IndexError):
+        return ""
 
 
 NOBODY = Programs(())

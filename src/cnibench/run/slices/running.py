@@ -111,7 +111,7 @@ class Running:
         """
         self._clocks = [Clocks(clients), Clocks(servers), Clocks(daemons)]
         self.programs = Programs([*clients, *servers, *daemons])
-        self.modes = Modes([*clients, *servers])
+        self.modes = Modes([*clients, *servers, *daemons])
         for pid in [*clients, *servers]:
             with suppress(ProcessLookupError):  # it has just ended: its generator says so
                 self.cpus |= os.sched_getaffinity(pid)
@@ -124,7 +124,14 @@ class Running:
             self.quota = Quota([*clients, *servers])
 
     def resume(self) -> None:
-        """Raises MeasureError when the client is gone."""
+        """Raises MeasureError when the client is gone, or another of its programs, of which the
+        client could only say that it does not answer.
+        """
+        if (gone := self.programs.ended()) and not self.ended():
+            raise MeasureError(
+                f"its program {gone} has ended",
+                "what ended it is in the kernel's log if it was the kernel (dmesg)",
+            )
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:

@@ -1,5 +1,5 @@
-"""CPU time per transaction or byte of a window: what its client and server use while the collectors
-read, by the scheduler's clock, as in slices.
+"""CPU time per transaction or byte of a window: what its client, its server and the daemons of its
+datapath use while the collectors read, by the scheduler's clock, as in slices.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class CpuTime:
     """
 
     def __init__(self, s: SampleContext, workload: Workload) -> None:
+        self._s = s
         self._rate = workload.primary
         self._wanted = (
             bool(cost_of(self._rate))
@@ -46,12 +47,14 @@ class CpuTime:
             self._servers = descendants(os.getpid()) - before
 
     def clocks(self, client: Process, children: Mapping[int, Sequence[int]]) -> Clocks | None:
-        """Of client and server, and what they have started; None where they are not read."""
+        """Of client and server, and what they have started, and of the datapath's daemons; None
+        where they are not read.
+        """
         if not self._wanted or isinstance(client, Task) or not self._servers:
             return None
         programs = {client.pid, *self._servers}
         try:
-            return Clocks(sorted(programs | below(programs, children)))
+            return Clocks(sorted(programs | below(programs, children) | set(self._s.daemons)))
         except UnsupportedError:  # the kernel has no such clock
             return None
 

@@ -104,10 +104,11 @@ class Connections(Counter):
 class Namespace(Counter):
     """One figure of the IP, TCP or UDP counters of the namespace in which this is made."""
 
-    def __init__(self, group: str, name: str, ip: int = 4) -> None:
+    def __init__(self, group: str, name: str, ip: int = 4, less: Sequence[str] = ()) -> None:
         """``group`` and ``name`` as in /proc/net/snmp (``Udp``, ``InDatagrams``); TCP's count both
-        families. Raises UnsupportedError.
+        families. The figures ``less`` of a TCP group are taken off. Raises UnsupportedError.
         """
+        self._less = less
         self._key = f"{group}6{name}" if ip == 6 and group != "Tcp" else ""
         self._group, self._name = group, name
         file = "snmp6" if self._key else "snmp"
@@ -121,7 +122,10 @@ class Namespace(Counter):
     def read(self) -> int:
         try:
             text = os.pread(self._fd, _LARGEST, 0).decode()
-            return _pairs(text)[self._key] if self._key else _table(text, self._group)[self._name]
+            if self._key:
+                return _pairs(text)[self._key]
+            table = _table(text, self._group)
+            return table[self._name] - sum(table[name] for name in self._less)
         except (KeyError, ValueError):
             raise MeasureError(
                 f"the kernel's counters have no {self._group} {self._name}"
@@ -137,14 +141,15 @@ class Namespace(Counter):
 
 class Opened(Counter):
     """The TCP connections that a namespace's programs have opened (``ActiveOpens``), for loads
-    that make a connection for each transaction.
+    that make a connection for each transaction. Those that were refused (``AttemptFails``) or reset
+    (``EstabResets``) were no transaction.
     """
 
     def __init__(self, port: int, ip: int) -> None:
         """Made in the client's namespace. Raises UnsupportedError."""
         self._kernel = SockDiag(port, ip)
         try:
-            self._opened = Namespace("Tcp", "ActiveOpens")
+            self._opened = Namespace("Tcp", "ActiveOpens", less=("AttemptFails", "EstabResets"))
         except BaseException:
             self._kernel.close()
             raise
