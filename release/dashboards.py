@@ -21,8 +21,13 @@ from grafana_foundation_sdk.models.common import StackingMode, VisibilityMode
 from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
     DataTransformerConfig,
+    DynamicConfigValue,
     VariableRefresh,
 )
+
+from cnibench.cpp import colors, taxonomy
+from cnibench.model.profile import builtin
+from cnibench.reports._looks import looks
 
 FOLDER = Path(__file__).parents[1] / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
@@ -48,6 +53,8 @@ def comparison() -> dashboard.Dashboard:
         made.with_panel(_table(panel.height(9).span(12), query, "placement"))
     cycles = barchart.Panel().title("Cycles per packet by component").x_field("label")
     cycles.stacking(StackingMode.NORMAL).height(12).span(24)
+    for component in (*taxonomy.load().components, *colors.stacking()[-2:]):
+        cycles.override_by_name(component, _fixed(colors.color(component)))
     run = 'run=~"$run",workload=~"$workload",placement=~"$placement"'
     means = f"avg by (label, component) ({_last(f'cnibench_packet_cycles{{{run}}}')})"
     return made.with_panel(_table(cycles, means, "component"))
@@ -134,11 +141,27 @@ def _band(
     """One line for each statistic of each profile, joined over the days without a run."""
     panel.height(9).span(24).span_nulls(True).show_points(VisibilityMode.ALWAYS)
     panel.datasource(SOURCE)
+    for color, labels in _labels().items():
+        # A label may be followed by its implementation of Services, and is by the statistic.
+        panel.override_by_regexp(f"/^({'|'.join(labels)})(\\+\\w+)? /", _fixed(color))
     for statistic in statistics:
         series = f'{metric}{{{_CHOSEN},statistic="{statistic}"}}'
         query = prometheus.Dataquery().expr(_mean(series)).range().ref_id(statistic)
         panel.with_target(query.legend_format(f"{legend} {statistic}").datasource(SOURCE))
     return panel
+
+
+def _labels() -> dict[str, list[str]]:
+    """The shipped profiles by the colour that they have in every chart."""
+    shipped = {name: {"cni": one.cni} for name, one in builtin().items()}
+    found: dict[str, list[str]] = {}
+    for label, look in looks(shipped).items():
+        found.setdefault(look.color, []).append(label)
+    return found
+
+
+def _fixed(color: str) -> list[DynamicConfigValue]:
+    return [DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": color})]
 
 
 def main() -> None:

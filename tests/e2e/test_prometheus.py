@@ -5,6 +5,7 @@ panel of the shipped dashboards finds data there.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +21,10 @@ import msgspec
 import pytest
 
 from cnibench.analysis.build import analyse
+from cnibench.cpp import colors, taxonomy
+from cnibench.model.profile import builtin
 from cnibench.registry import providers
+from cnibench.reports._looks import looks
 from tests.unit._runs import synthetic
 
 DASHBOARDS = Path(__file__).parents[2] / "dashboards"
@@ -122,6 +126,41 @@ def test_every_panel_finds_data(prometheus: str, target: dict[str, Any]) -> None
         found = asked(prometheus, "query_range", query=expression, start=start, end=NOW, step="1d")
         assert {len(series["values"]) for series in found} == {len(NIGHTS)}
     assert found
+
+
+def overrides(dashboard: str) -> list[tuple[str, str]]:
+    """The patterns of names, or names, and the colours that they are given."""
+    return [
+        (one["matcher"]["options"], one["properties"][0]["value"]["fixedColor"])
+        for panel in json.loads((DASHBOARDS / f"{dashboard}.json").read_text())["panels"]
+        for one in panel.get("fieldConfig", {}).get("overrides", [])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("flannel median", "flannel"),
+        ("flannel+nftables median", "flannel"),
+        ("flannel-host-gw / cilium ratio", "flannel-host-gw"),
+        ("my-flannel median", None),
+        ("flannel-of-mine ci_low", None),
+    ],
+)
+def test_a_line_has_the_colour_of_its_profile_in_every_chart(name: str, label: str | None) -> None:
+    found = {
+        color
+        for pattern, color in overrides("cnibench-history")
+        if re.search(pattern.strip("/"), name)
+    }
+    shipped = looks({one: {"cni": profile.cni} for one, profile in builtin().items()})
+    assert found == ({shipped[label].color} if label else set())
+
+
+def test_every_component_has_its_colour() -> None:
+    found = dict(overrides("cnibench-comparison"))
+    assert found == {name: colors.color(name) for name in found}
+    assert {*taxonomy.load().components, "unclassified"} <= found.keys()
 
 
 def test_figures_and_verdicts_arrive_as_they_were_reported(prometheus: str) -> None:
