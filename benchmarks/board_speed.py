@@ -12,6 +12,8 @@ less than 1 s.
 
 from __future__ import annotations
 
+import os
+import platform
 import random
 import statistics
 import sys
@@ -105,6 +107,10 @@ def paints(pages: dict[str, Path]) -> None:
 def main(arguments: list[str]) -> None:
     reader = RunReader(find(arguments[0], Path("runs")))
     number = int(arguments[1]) if arguments[1:] else 200
+    print(
+        f"kernel {platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f},"
+        f" {number} bundles of {sum(1 for _ in reader.samples())} samples"
+    )
     with tempfile.TemporaryDirectory() as folder:
         results, out, empty = (Path(folder) / name for name in ("results", "board", "empty.html"))
         (results / "testbed").mkdir(parents=True)

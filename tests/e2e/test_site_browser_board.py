@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,13 @@ def shown(page: str, *, width: int = 1440, dark: bool = False) -> str:
     return done.stdout
 
 
-def made_up(seed: int, cnis: int, missing: float) -> dict[str, Any]:
-    """A board of three testbeds with invented effects; of some places a CNI is missing."""
+USUAL = (8,) * 6  # blocks
+
+
+def made_up(seed: int, cnis: int, missing: float, blocks: Sequence[int] = USUAL) -> dict[str, Any]:
+    """A board of three testbeds with invented effects; of some places a CNI is missing. Each run
+    has so many ``blocks``: the error of one is not known.
+    """
     rng = np.random.default_rng(seed)
     truth = 0.2 * rng.standard_normal((3, cnis))
     places = []
@@ -49,11 +55,15 @@ def made_up(seed: int, cnis: int, missing: float) -> dict[str, Any]:
                 there = [cni for cni in range(cnis) if rng.random() >= missing]
                 noise = 0.03 * rng.standard_normal(cnis)
                 effects = [
-                    [cni, float(truth[dimension, cni] + noise[cni]), float(rng.uniform(1e-5, 2e-3))]
+                    [
+                        cni,
+                        float(truth[dimension, cni] + noise[cni]),
+                        float(rng.uniform(1e-5, 2e-3)) if blocks[number] > 1 else None,
+                    ]
                     for cni in there
                 ]
                 if len(effects) > 1:
-                    places.append([number, dimension, use, 8, effects])
+                    places.append([number, dimension, use, blocks[number], effects])
     return {
         "dimensions": ["latency", "throughput", "cpu"],
         "policies": 7,
@@ -72,7 +82,7 @@ def expected(board: dict[str, Any], weights: dict[str, float]) -> dict[int, tupl
     pairs = {}
     for a in range(count):
         for b in range(a + 1, count):
-            mean, variance, freedom = 0.0, 0.0, np.inf
+            mean, terms = 0.0, []
             for number, name in enumerate(board["dimensions"]):
                 if not weights[name]:
                     continue
@@ -80,19 +90,18 @@ def expected(board: dict[str, Any], weights: dict[str, float]) -> dict[int, tupl
                 if pooled is None:
                     break
                 mean += weights[name] / total * pooled[0]
-                variance += (weights[name] / total) ** 2 * pooled[1]
-                freedom = min(freedom, pooled[2])
+                terms.append(((weights[name] / total) ** 2 * pooled[1], pooled[2]))
             else:
                 own = [np.log(1 + board["cnis"][one]["policies"]) for one in (a, b)]
                 mean += weights["policies"] / total * (own[0] - own[1])
-                pairs[a, b] = mean, variance, freedom
+                pairs[a, b] = mean, sum(v for v, _ in terms), _freedom(terms)
     design = np.zeros((len(pairs), count))
     for row, (a, b) in enumerate(pairs):
         design[row, a], design[row, b] = 1, -1
     position = np.linalg.lstsq(design, np.array([one[0] for one in pairs.values()]), rcond=None)[0]
     better, worse = np.zeros(count, int), np.zeros(count, int)
     for (a, b), (mean, variance, freedom) in pairs.items():
-        row = board["quantiles"][int(min(freedom, 60)) - 1]
+        row = board["quantiles"][int(max(1, min(freedom, 60))) - 1]
         if abs(mean) > row[count - 2] * np.sqrt(variance):
             first, second = (a, b) if mean > 0 else (b, a)
             better[second] += 1
@@ -103,30 +112,52 @@ def expected(board: dict[str, Any], weights: dict[str, float]) -> dict[int, tupl
     }
 
 
+def _freedom(terms: Sequence[tuple[float, float]]) -> float:
+    """Of a sum of estimates with these (variance, freedom): Welch and Satterthwaite."""
+    variances, freedoms = np.array(terms).T
+    if np.isinf(variances).any():
+        return float(freedoms.min())
+    return float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
+
+
+def _mean(found: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    """(mean, variance, freedom) of the average of such; one of unknown variance counts only where
+    all are.
+    """
+    known = [one for one in found if np.isfinite(one[1])] or found
+    means, variances, _ = np.array(known).T
+    freedom = _freedom([one[1:] for one in known])
+    return float(means.mean()), float(variances.sum() / len(known) ** 2), freedom
+
+
 def _pooled(
     board: dict[str, Any], dimension: int, a: int, b: int
 ) -> tuple[float, float, float] | None:
-    beds: dict[str, list[tuple[float, float]]] = {}
+    beds: dict[str, list[tuple[float, float, float]]] = {}
     for number in range(len(board["bundles"])):
         found = [
-            (known[a][0] - known[b][0], known[a][1] + known[b][1])
-            for bundle_, dimension_, _, _, effects in board["places"]
+            (
+                known[a][0] - known[b][0],
+                np.inf if None in (known[a][1], known[b][1]) else known[a][1] + known[b][1],
+                blocks - 1,
+            )
+            for bundle_, dimension_, _, blocks, effects in board["places"]
             if (bundle_, dimension_) == (number, dimension)
             and {a, b} <= (known := {one[0]: one[1:] for one in effects}).keys()
         ]
         if found:
             testbed = board["bundles"][number]["testbed"]
-            means, variances = np.array(found).T
-            beds.setdefault(testbed, []).append((means.mean(), variances.sum() / len(found) ** 2))
+            beds.setdefault(testbed, []).append(_mean(found))
     if not beds:
         return None
-    of_bed = np.array([np.mean([one[0] for one in runs]) for runs in beds.values()])
-    within = (
-        sum(sum(v for _, v in runs) / len(runs) ** 2 for runs in beds.values()) / len(beds) ** 2
-    )
-    if len(beds) > 1 and (between := float(of_bed.var(ddof=1) / len(beds))) > within:
-        return float(of_bed.mean()), between, len(beds) - 1
-    return float(of_bed.mean()), float(within), 7
+    of_beds = [_mean(runs) for runs in beds.values()]
+    of_beds = [one for one in of_beds if np.isfinite(one[1])] or of_beds
+    mean, within, freedom = _mean(of_beds)
+    if len(of_beds) > 1:
+        between = float(np.var([one[0] for one in of_beds], ddof=1) / len(of_beds))
+        if between > within:
+            return mean, between, len(of_beds) - 1
+    return mean, within, freedom
 
 
 WEIGHTS = [
@@ -138,6 +169,7 @@ WEIGHTS = [
 
 def test_the_ranking_is_that_of_another_program(tmp_path: Path) -> None:
     boards = [made_up(1, 4, 0.0), made_up(2, 9, 0.3), made_up(3, 2, 0.0)]
+    boards += [made_up(4, 5, 0.1, blocks=(1, 1, 2, 9, 1, 30)), made_up(5, 3, 0.0, blocks=(1,) * 6)]
     shutil.copy(TEMPLATES / "ranking.js", tmp_path)
     calls = "cni: () => true, use: () => true, bundle: () => true"
     (tmp_path / "page.html").write_text(

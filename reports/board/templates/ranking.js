@@ -14,34 +14,38 @@
     if (!beds) pair.set(dimension, (beds = new Map()));
     let runs = beds.get(testbed);
     if (!runs) beds.set(testbed, (runs = new Map()));
-    const run = runs.get(bundle) || { mean: 0, variance: 0, count: 0, freedom: Infinity };
-    run.mean += mean;
-    run.variance += variance;
-    run.count += 1;
-    run.freedom = Math.min(run.freedom, freedom);
-    runs.set(bundle, run);
+    if (!runs.has(bundle)) runs.set(bundle, []);
+    runs.get(bundle).push({ mean: mean, variance: variance, freedom: freedom });
+  }
+
+  const sum = (all, of) => all.reduce((before, one) => before + of(one), 0);
+
+  // Those whose error is known, if there are any: a run of one block has none.
+  function usable(all) {
+    const known = all.filter((one) => Number.isFinite(one.variance));
+    return known.length ? known : all;
+  }
+
+  // Degrees of freedom of a sum of independent estimates (Satterthwaite, 1946; Welch, 1947).
+  function freedomOf(all) {
+    const total = sum(all, (one) => one.variance);
+    const parts = sum(all, (one) => one.variance * one.variance / one.freedom);
+    return Number.isFinite(total) && parts > 0 ? total * total / parts : Math.min(...all.map((one) => one.freedom));
+  }
+
+  function averaged(all) {
+    const used = usable(all), n = used.length;
+    return { mean: sum(used, (one) => one.mean) / n, variance: sum(used, (one) => one.variance) / (n * n), freedom: freedomOf(used) };
   }
 
   // One difference of all testbeds: each counts once, however many bundles or places it has. Where testbeds differ more
   // among each other than within, that is the uncertainty.
   function pooled(beds) {
-    const found = [];
-    for (const runs of beds.values()) {
-      let mean = 0, variance = 0, freedom = Infinity;
-      for (const run of runs.values()) {
-        mean += run.mean / run.count;
-        variance += run.variance / (run.count * run.count);
-        freedom = Math.min(freedom, run.freedom);
-      }
-      found.push({ mean: mean / runs.size, variance: variance / (runs.size * runs.size), freedom: freedom });
-    }
-    const n = found.length;
-    const mean = found.reduce((sum, one) => sum + one.mean, 0) / n;
-    const within = found.reduce((sum, one) => sum + one.variance, 0) / (n * n);
-    const freedom = found.reduce((least, one) => Math.min(least, one.freedom), Infinity);
-    if (n < 2) return { mean: mean, variance: within, freedom: freedom };
-    const between = found.reduce((sum, one) => sum + (one.mean - mean) * (one.mean - mean), 0) / (n - 1) / n;
-    return between > within ? { mean: mean, variance: between, freedom: n - 1 } : { mean: mean, variance: within, freedom: freedom };
+    const found = usable(Array.from(beds.values(), (runs) => averaged(Array.from(runs.values(), averaged))));
+    const all = averaged(found), n = found.length;
+    if (n < 2) return all;
+    const between = sum(found, (one) => (one.mean - all.mean) * (one.mean - all.mean)) / (n - 1) / n;
+    return between > all.variance ? { mean: all.mean, variance: between, freedom: n - 1 } : all;
   }
 
   // Positions x that are nearest to the differences x[a] - x[b] of all edges; their sum is 0.
@@ -110,13 +114,16 @@
     for (const [key, pair] of pairs) {
       if (!total || !used.every((i) => pair.has(i))) continue;
       const a = Math.floor(key / size), b = key % size;
-      const edge = { a: a, b: b, mean: 0, variance: 0, freedom: Infinity, parts: new Map() };
+      const edge = { a: a, b: b, mean: 0, variance: 0, freedom: Infinity, parts: new Map() }, terms = [];
       for (const i of used) {
         const one = pooled(pair.get(i)), share = weights[board.dimensions[i]] / total;
         edge.mean += share * one.mean;
-        edge.variance += share * share * one.variance;
-        edge.freedom = Math.min(edge.freedom, one.freedom);
+        terms.push({ variance: share * share * one.variance, freedom: one.freedom });
         edge.parts.set(i, one.mean);
+      }
+      if (terms.length) {
+        edge.variance = sum(terms, (one) => one.variance);
+        edge.freedom = freedomOf(terms);
       }
       edge.mean += (policies / total) * Math.log((1 + board.cnis[a].policies) / (1 + board.cnis[b].policies));
       edges.push(edge);
