@@ -85,7 +85,7 @@ def _relinked(text: str, source: Path, page: Path) -> str:
 
 def _commands() -> str:
     parts = [
-        "# Commands\n\nWhat `--help` prints. [What you get](../index.md#what-you-get) has the exit"
+        "# Commands\n\nWhat `--help` prints. The [overview](../overview.md#exit-status) has the exit"
         " statuses.\n"
     ]
     for words, command in commands(group, ("cnibench",)):
