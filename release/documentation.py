@@ -85,8 +85,8 @@ def _relinked(text: str, source: Path, page: Path) -> str:
 
 def _commands() -> str:
     parts = [
-        "# Commands\n\nWhat `--help` prints. The [overview](../overview.md#exit-status) has the exit"
-        " statuses.\n"
+        "# Commands\n\nWhat `--help` prints. The [overview](../overview.md#exit-status) has the"
+        " exit statuses.\n"
     ]
     for words, command in commands(group, ("cnibench",)):
         context = context_of(command, words)

@@ -25,6 +25,7 @@ from cnibench.testbed.place import Place, Pod
 
 LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
 _FREE_LIMIT = 3.0  # s
+_CUT = 124  # status of coreutils' timeout(1) that has ended its program
 _LARGEST = (
     1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
 )
@@ -169,16 +170,20 @@ def start(s: SampleContext, argv: Sequence[str]) -> Process:
     return s.client.spawn(command, stdout=s.raw / "client.stdout", stderr=s.raw / "client.stderr")
 
 
-def warm(s: SampleContext, argv: Sequence[str], limit: float = 30.0) -> str:
+def warm(s: SampleContext, argv: Sequence[str], limit: float = 30.0, end: str = "") -> str:
     """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for
     then the measured one would too.
 
-    LimitError when it takes ``limit`` seconds more than the warm-up.
+    ``end`` is the signal that ends it where the warm-up is a part of a second, of which its tool
+    would make a whole one. LimitError when it takes ``limit`` seconds more than the warm-up.
     """
-    command = s.on_client(argv)
+    cut = end and s.warmup != whole_seconds(s.warmup)
+    command = s.on_client(
+        ["timeout", f"--signal={end}", f"{s.warmup:g}", *argv] if cut else list(argv)
+    )
     note(s.raw, "warmup", command)
     done = s.client.run(command, timeout=s.warmup + limit, check=False)
-    if done.returncode != 0:
+    if done.returncode not in (0, *([_CUT] if cut else [])):
         raise MeasureError(
             "the warm-up failed:"
             f" {tail(done.stderr or done.stdout) or f'exit status {done.returncode}'}"

@@ -156,7 +156,7 @@ class Iperf3(Workload):
         """
         if s.warmup > 0:
             with _common.serving(s, server(s, port(s) + 1), port(s) + 1, "warmup-server"):
-                _common.warm(s, self.command(s, s.warmup, port(s) + 1))
+                _common.warm(s, self.command(s, s.warmup, port(s) + 1), end="INT")
 
     def start(self, s: SampleContext) -> Process:
         return _common.start(s, self.command(s, s.duration, port(s)))

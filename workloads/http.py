@@ -154,7 +154,7 @@ class Http(Workload):
 
     def warm_up(self, s: SampleContext) -> None:
         if s.warmup > 0:
-            _common.warm(s, self.command(s, s.warmup, 0))
+            _common.warm(s, self.command(s, s.warmup, 0), end="TERM")
 
     def start(self, s: SampleContext) -> Process:
         return _common.start(s, self.command(s, s.duration, s.cell.params["requests"]))

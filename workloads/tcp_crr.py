@@ -92,6 +92,7 @@ class TcpCrr(_netperf.Netperf):
     Params = Params
     primary = "transaction_rate"
     test = "TCP_CRR"
+    end = ""
     selectors = ("TRANSACTION_RATE", *_netperf.LATENCIES, "LOCAL_TRANSPORT_RETRANS")
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -115,6 +116,43 @@ def test_a_port_that_is_taken_is_a_failure_with_its_reason(tmp_path: Path) -> No
 def test_a_warm_up_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match=r"warm-up failed: .*netserver"):
         provider("workloads", "tcp-rr").warm_up(context("tcp-rr", tmp_path, 704, warmup=1))
+
+
+@pytest.mark.parametrize(
+    ("workload", "params"),
+    [
+        ("tcp-rr", {}),
+        ("tcp-stream", {}),
+        ("udp-stream", {}),
+        ("iperf3-tcp", {}),
+        ("http", {"payload": 1000}),
+    ],
+)
+def test_a_tenth_of_a_second_is_no_whole_one(
+    workload: str, params: dict[str, Any], tmp_path: Path
+) -> None:
+    """And the server serves the measured client after it."""
+    tested = provider("workloads", workload)
+    here = context(workload, tmp_path, 706, warmup=0.1, **params)
+    with tested.serve(here):
+        began = time.monotonic()
+        tested.warm_up(here)
+        warm = time.monotonic()
+        with tested.start(here) as client:  # of half a second, which the tools make a whole one
+            assert client.wait(30) == 0
+    assert warm - began < time.monotonic() - warm
+    assert tested.seconds(here.cell.params, 1.0, 0.1) == 1.1
+
+
+def test_a_warm_up_of_connections_takes_a_whole_second(tmp_path: Path) -> None:
+    """netserver would wait some seconds for the next one."""
+    tested = provider("workloads", "tcp-crr")
+    assert tested.seconds({}, 1.0, 0.1) == 2.0
+    assert tested.seconds({}, 1.0, 0.0) == 1.0
+    here = context("tcp-crr", tmp_path, 707, warmup=0.1)
+    with tested.serve(here):
+        tested.warm_up(here)
+    assert "timeout" not in (tmp_path / "commands.json").read_text()
 
 
 def test_no_warm_up_is_none(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from cnibench.testbed.cluster import Cluster
 if TYPE_CHECKING:
     from cnibench.run.workload import Workload
 
+# s around a window, measured in the lab on two CPUs: its server, settings, conditions and readings.
+AROUND = 0.4
 CROSS_CHECK = 1.5  # s of a window of the tool, once for each cell in slices, with its start
 _SLICED = 1.4  # times its slices that a cell takes in a block, with lead-ins and its start
 
@@ -35,7 +37,9 @@ def expected_seconds(
     return sum(
         _SLICED * (cell.duration or duration)
         if cell.method == "slices"
-        else work.seconds(cell.params, cell.duration or duration, warmup) + pod * work.pods(cell)
+        else AROUND
+        + work.seconds(cell.params, cell.duration or duration, warmup)
+        + pod * work.pods(cell)
         for cell, work in known
         if not work.runs_concurrently(cell)
     )
