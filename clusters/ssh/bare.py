@@ -227,7 +227,7 @@ def _unknown(machine: Machine, error: ClusterError) -> Leftover:
 def _removal(machine: Machine, notify: Callable[[str], None]) -> Callable[[], object]:
     def remove() -> None:
         bringup.hold(machine)
-        (found,) = restoring.put_back([machine])
+        (found,) = restoring.put_back([machine], machine.inspected["run"])
         if isinstance(found, CnibenchError):
             raise found
         notify(f"{machine.address}: {found.words()}")

@@ -37,13 +37,13 @@ class Cluster:
     nodes: tuple[str, str]
 
 
-def take(machines: Sequence[Machine], run: str) -> None:
-    """Marks both machines as ours, with a list of what they have, before either is changed. Raises
-    ClusterError when one belongs to a run of somebody else.
+def begin(machines: Sequence[Machine], run: str) -> None:
+    """The journals on both machines, with a list of what they have, before either is changed. Call
+    ``hold`` for both first. Raises ClusterError when one has the journal of another run.
     """
     words = ",".join(str(machine.address) for machine in machines)
 
-    def begin(machine: Machine) -> None:
+    def one(machine: Machine) -> None:
         done = machine.run("begin", state.owner(), run, words, timeout=_BEGIN, check=False)
         if done.returncode == 3:
             raise taken(machine)
@@ -53,14 +53,12 @@ def take(machines: Sequence[Machine], run: str) -> None:
                 "is its disk full, or read-only?",
             )
 
-    on_both(machines, begin)
-    for machine in machines:
-        hold(machine)
+    on_both(machines, one)
 
 
 def hold(machine: Machine) -> None:
     """Marks it as in use until its connection is closed. Raises ClusterError when another run uses
-    it.
+    it, or its disk is full.
     """
     if not machine.hold():
         raise taken(machine)

@@ -23,6 +23,7 @@ from cnibench.clusters.ssh import bringup, restoring
 from cnibench.clusters.ssh.bare import BareMachines
 from cnibench.clusters.ssh.claims import Claim
 from cnibench.clusters.ssh.files import API_PORT
+from cnibench.clusters.ssh.machine import Machine
 from cnibench.clusters.ssh.restoring import Comparison
 from cnibench.errors import ClusterError, CnibenchError, EndedError, Interrupted, MissingError
 from cnibench.model import conditions
@@ -52,7 +53,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._inner: ExistingCluster | None = None
-        self._taken = False
+        self._taken: list[Machine] = []  # those that no other run uses, from then on
 
     @property
     def wire(self) -> Wire:  # type: ignore[override]  # known when the agents have looked
@@ -163,8 +164,10 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
             machine.inspect()
         if found := self.problems():
             raise MissingError(found[0].lacks, found[0].remedy)
-        self._taken = True
-        bringup.take(self.machines, self._run)
+        for machine in self.machines:
+            bringup.hold(machine)
+            self._taken.append(machine)
+        bringup.begin(self.machines, self._run)
         made = bringup.make(
             self.machines,
             self.source,
@@ -209,7 +212,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         return self._inner.outages(suspect) if self._inner else []
 
     def __exit__(self, *error: object) -> None:
-        """Both machines as they were, whatever happened; or kept."""
+        """The machines that were taken as they were, whatever happened; or kept."""
         failures: list[CnibenchError] = []
         inner, self._inner = self._inner, None
         if inner is not None:
@@ -223,7 +226,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
             failures += self._put_back()
         elif self._taken:
             print(self._keep(self._kubeconfig), file=sys.stderr)
-        self._taken = False
+        self._taken.clear()
         self.disconnect()
         if failures and error and error[0] is None:
             raise failures[0]
@@ -244,9 +247,10 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         )
 
     def _put_back(self) -> list[CnibenchError]:
-        self.notify("putting both machines back")
+        self.notify(f"putting back {' and '.join(str(one.address) for one in self._taken)}")
         failures: list[CnibenchError] = []
-        for machine, found in zip(self.machines, restoring.put_back(self.machines), strict=True):
+        restored = restoring.put_back(self._taken, self._run)
+        for machine, found in zip(self._taken, restored, strict=True):
             words = found.words() if isinstance(found, Comparison) else found.message
             self.notify(f"{machine.address}: {words}")
             if isinstance(found, CnibenchError):

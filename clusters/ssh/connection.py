@@ -25,6 +25,10 @@ _CONNECT = 15.0  # s
 _PATIENCE = 180.0  # s that a machine may be away: one that reboots comes back within
 _AGAIN = 2.0  # s between attempts
 _NOTICED = 20.0  # s until a connection that was lost has ended here
+_HELD = 3  # exit status of a command to hold when somebody else holds it
+# Without its master, ssh would make a connection of its own: to another machine, where only the
+# master was given a port.
+_SHARED = ("-oClearAllForwardings=yes", "-oProxyCommand=false")
 _OPTIONS = (
     "-oBatchMode=yes",  # nobody is asked for a password by a program that nobody sees
     "-oConnectTimeout=10",
@@ -141,14 +145,18 @@ class Connection:
 
     def hold(self, command: str) -> bool:
         """A command that prints a line and then lasts as long as the connection; it is started
-        again with it. False when it ends before its line. Raises ClusterError.
+        again with it. False when somebody else has it (exit status 3). Raises ClusterError.
         """
         self._wait_up()
         self._holding = command
-        if not self._start_holding():
+        try:
+            held = self._start_holding()
+        except CnibenchError:
             self._holding = ""
-            return False
-        return True
+            raise
+        if not held:
+            self._holding = ""
+        return held
 
     def _start_holding(self) -> bool:
         argv = self._argv(self._holding)
@@ -160,9 +168,21 @@ class Connection:
             for one in (process, given, answer):
                 stack.enter_context(one)
             if not answer.readline():
-                return False
+                if (status := process.wait(_CONNECT)) == _HELD:
+                    return False
+                if status == LOST:
+                    raise explained(str(self.address), errors.text())
+                said = errors.text() or "nothing can be written to its disk"
+                raise ClusterError(f"{self.address}: {said}", "is its disk full, or read-only?")
             self._held = stack.pop_all()
         return True
+
+    def _hold_again(self) -> None:
+        try:
+            if not self._start_holding():
+                self.notify(f"{self.address}: another run uses it now")
+        except CnibenchError as error:
+            self.notify(error.message)
 
     def _with_file(self, argv: Sequence[str], file: Path, timeout: float) -> Done:
         began = time.monotonic()
@@ -179,7 +199,7 @@ class Connection:
         return self._argv(command)
 
     def _argv(self, command: str) -> list[str]:
-        return [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", command]
+        return [*self._ssh(), *_SHARED, self._target(), "--", command]
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-S", str(self._socket), *_OPTIONS]
@@ -253,8 +273,8 @@ class Connection:
                 if lost:
                     seconds = time.monotonic() - lost
                     self.notify(f"{self.address}: connected again after {seconds:.0f} s")
-                if lost and self._holding and not self._start_holding():
-                    self.notify(f"{self.address}: another run uses it now")
+                if lost and self._holding:
+                    self._hold_again()
                 answer.read()
             with contextlib.suppress(CnibenchError):
                 process.wait(2.0)

@@ -4,9 +4,12 @@ functions of scripts/inspect.sh's output.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 
+from cnibench.clusters.ssh.files import POD_SUBNETS, SERVICE_SUBNETS
 from cnibench.clusters.ssh.sources import Source
 from cnibench.testbed.cluster import Problem
 
@@ -61,6 +64,7 @@ def problems(machine: str, one: Seen, source: Source, control_plane: bool) -> It
     """All that is in the way on one machine, each with its remedy."""
     yield from (Problem("", f"{machine}: {lacks}", remedy) for lacks, remedy in _taken(one))
     yield from (Problem("", f"{machine}: {lacks}", remedy) for lacks, remedy in _system(one))
+    yield from (Problem("", f"{machine}: {lacks}", remedy) for lacks, remedy in _networks(one))
     if control_plane and one.number("cpus") < 2:
         yield Problem("", f"{machine}: {one['cpus']} CPU; a control plane needs 2", "use another")
     yield from (Problem("", f"{machine}: {lacks}", remedy) for lacks, remedy in _parts(one, source))
@@ -84,8 +88,9 @@ def _taken(one: Seen) -> Iterator[tuple[str, str]]:
         yield claim
     elif node := one.words("node"):
         yield (
-            f"it is a node of a cluster already ({', '.join(node)})",
-            "--cluster existing measures that cluster; else remove it first: kubeadm reset",
+            f"it is a node of a cluster already, or was one ({', '.join(node)})",
+            "--cluster existing measures that cluster; else remove it first (kubeadm reset), or"
+            " move these files away",
         )
     elif containers := one.words("containers"):
         yield (
@@ -112,7 +117,7 @@ def _system(one: Seen) -> Iterator[tuple[str, str]]:
     if absent := sorted(_NEEDED.keys() - one.tools):
         packages = " ".join(sorted({_NEEDED[tool] for tool in absent}))
         yield f"not installed: {', '.join(absent)}", _install(one, packages)
-    if 0 < one.number("free_kib") < _DISK:
+    if one["free_kib"] and one.number("free_kib") < _DISK:
         yield (
             f"{one.number('free_kib') >> 10} MiB are free below /var/lib;"
             f" {_DISK >> 10} MiB are needed",
@@ -127,6 +132,33 @@ def _system(one: Seen) -> Iterator[tuple[str, str]]:
             f"no network device there has the address {one['address']}",
             "name one of its own: ssh://HOST?address=IP",
         )
+
+
+def _networks(one: Seen) -> Iterator[tuple[str, str]]:
+    """Those that a node would take for Pods or Services: nothing there could be reached any more,
+    perhaps not even by ssh.
+    """
+    if one["journal"]:  # they may be the run's own
+        return
+    subnets = [*POD_SUBNETS.values(), *SERVICE_SUBNETS.values()]
+    for subnet in (ipaddress.ip_network(text) for text in subnets):
+        inside = [text for text in one.words("networks") if _is_inside(text, subnet)]
+        if inside:
+            yield (
+                f"it has to reach {', '.join(inside)}, and {subnet} is the cluster's own",
+                "use machines in other networks; if an earlier cluster left these, delete its"
+                " devices and routes",
+            )
+
+
+def _is_inside(text: str, subnet: IPv4Network | IPv6Network) -> bool:
+    """Is an address, an address of a device (10.0.0.5/8) or a network in a subnet?"""
+    try:
+        found = ipaddress.ip_interface(text)
+    except ValueError:
+        return False
+    is_address = found.ip != found.network.network_address
+    return found.ip in subnet and (is_address or found.network.prefixlen >= subnet.prefixlen)
 
 
 def _install(one: Seen, packages: str) -> str:
@@ -148,6 +180,11 @@ def _parts(one: Seen, source: Source) -> Iterator[tuple[str, str]]:
             f"it is {one['architecture']}, and the programs of {source} are for"
             f" {source.architecture}",
             "name a folder with programs for it: --kubernetes FOLDER",
+        )
+    if source.has_kubernetes and (units := one.words("kubelet_unit")) and not one["journal"]:
+        yield (
+            f"it has a kubelet of its own ({', '.join(units)})",
+            "remove it (apt-get purge kubeadm kubelet), or leave out --kubernetes FOLDER",
         )
     wanted = packages(one, source)
     if wanted and "apt-get" not in one.tools:
@@ -223,8 +260,14 @@ def installed_differently(one: Seen, other: Seen, source: Source) -> list[str]:
 def pair_problems(names: Sequence[str], one: Seen, other: Seen) -> Iterator[Problem]:
     """What two machines cannot have between them."""
     both = " and ".join(names)
-    if one["boot"] and one["boot"] == other["boot"] and one["address"] == other["address"]:
+    if one["boot"] and one["boot"] == other["boot"]:
         yield Problem("", f"{both} are the same machine", "name two")
+    elif one["address"] and one["address"] == other["address"]:
+        yield Problem(
+            "",
+            f"{both} have the same address {one['address']}, by which neither reaches the other",
+            "name addresses of a network between them: ssh://HOST?address=IP",
+        )
     if one["architecture"] != other["architecture"]:
         yield Problem(
             "",

@@ -90,7 +90,7 @@ class Machine:
         """sudo, unless the user is root. Raises ClusterError when it asks for a password."""
         if self._root is None:
             asked = self.connection.run(
-                """sh -c 'id -u; [ "$(id -u)" = 0 ] || sudo -n true'""",
+                """sh -c 'id -u; [ "$(id -u)" = 0 ] || LC_ALL=C sudo -n true'""",
                 timeout=_INSPECT,
                 check=False,
             )

@@ -95,12 +95,14 @@ def _title(section: str) -> str:
     return next((one for one, of in _TITLES.items() if section in of), section)
 
 
-def put_back(machines: Sequence[Machine]) -> list[Comparison | CnibenchError]:
-    """Both at the same time, each whatever becomes of the other."""
+def put_back(machines: Sequence[Machine], run: str) -> list[Comparison | CnibenchError]:
+    """What that run changed, on all of them at the same time, each whatever becomes of the other.
+    Call it for machines that are held (bringup.hold): what another run changed is not ours.
+    """
 
     def one(machine: Machine) -> Comparison | CnibenchError:
         try:
-            done = machine.run("putback", timeout=_LIMIT, check=False)
+            done = machine.run("putback", run, timeout=_LIMIT, check=False)
         except CnibenchError as error:
             return error
         if done.returncode not in (0, 4):

@@ -58,7 +58,7 @@ def bring_up(machine: BareMachine) -> None:
 
 
 def put_back(machine: BareMachine) -> Comparison:
-    done = machine.script("putback", check=False)
+    done = machine.script("putback", "run-1", check=False)
     assert done.returncode in (0, 4), done.stderr
     return comparison(done.stdout)
 
@@ -77,6 +77,42 @@ def test_what_the_run_made_goes(machine: BareMachine) -> None:
     assert found.same, found.words()
     assert machine.shows("ps ax -o args | grep '^sleep 100[1]' || true") == ""
     assert machine.shows(f"ls -d {D} 2>/dev/null || true") == ""
+
+
+def test_what_another_run_made_stays(machine: BareMachine) -> None:
+    bring_up(machine)
+    done = machine.script("putback", "run-2", check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the run run-1 has changed it, and not run-2" in done.stderr
+    assert machine.shows("ps ax -o args | grep '^sleep 100[1]'") != ""
+    assert put_back(machine).same
+
+
+def test_the_journal_stays_when_the_disk_is_full(machine: BareMachine) -> None:
+    machine.on("mount -t tmpfs -o size=20m none /var/lib")
+    bring_up(machine)
+    machine.on("cat /dev/zero >/var/lib/full", check=False)
+    done = machine.script("putback", "run-1", check=False)
+    assert (done.returncode, "are free on its disk" in done.stderr) == (1, True), done
+    machine.on("rm /var/lib/full")
+    found = put_back(machine)
+    assert found.same, found.words()
+
+
+def test_a_line_of_the_journal_that_was_cut_is_not_undone(machine: BareMachine) -> None:
+    machine.on("mkdir -p /srv/theirs; echo x >/srv/theirs/file")
+    bring_up(machine)
+    machine.on(f"printf 'new /srv/theirs' >>{D}/journal")  # of /srv/theirs/of-the-run
+    found = put_back(machine)
+    assert found.same, found.words()
+
+
+def test_images_make_room_on_a_full_disk(machine: BareMachine) -> None:
+    machine.on("mount -t tmpfs -o size=20m none /var/lib")
+    bring_up(machine)
+    machine.on(f"mkdir {D}/containerd; cat /dev/zero >{D}/containerd/layer", check=False)
+    found = put_back(machine)
+    assert found.same, found.words()
 
 
 def test_a_cni_that_was_killed_before_it_was_ready_goes(machine: BareMachine) -> None:

@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.images import recipe, sbom
 from cnibench.errors import InputError, UsageError
+from cnibench.system.process import Done
 
 REGISTRY = "registry.example/bench"
 DIGEST = f"sha256:{'7' * 64}"
@@ -68,6 +70,18 @@ def test_pods_name_the_digest_that_was_pushed(cache: Path) -> None:
     (cache / "pushed.json").write_text("[]")
     with pytest.raises(InputError, match="is damaged"):
         images.reference("agent", REGISTRY)
+
+
+def test_docker_tells_the_digest_that_was_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what docker's reference says that it prints: no docker is installed where tests run."""
+
+    def run(argv: list[str], **more: Any) -> Done:
+        inspects = argv[:3] == ["docker", "image", "inspect"]
+        digests = f"other.example/agent@{DIGEST[:-1]}8\n{REGISTRY}/agent@{DIGEST}\n"
+        return Done(tuple(argv), 0, digests * inspects, "", 0.0)
+
+    monkeypatch.setattr("cnibench.system.process.run", run)
+    assert images.Engine("docker").push(f"{REGISTRY}/agent:1") == DIGEST
 
 
 def test_and_the_digest_that_was_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,11 @@ def test_a_bare_machine_lacks_nothing() -> None:
         ({"swap": "/dev/sda2"}, "swap is on (/dev/sda2)"),
         ({"systemd": "no"}, "it does not run systemd"),
         ({"free_kib": "1048576"}, "1024 MiB are free below /var/lib; 4096 MiB are needed"),
+        ({"free_kib": "0"}, "0 MiB are free below /var/lib"),
+        ({"networks": "192.0.2.7/24 10.244.3.0/24"}, "it has to reach 10.244.3.0/24, and 10.244."),
+        ({"networks": "10.96.3.9/8"}, "it has to reach 10.96.3.9/8, and 10.96.0.0/16 is"),
+        ({"networks": "fd00:10:244::7"}, "it has to reach fd00:10:244::7, and fd00:10:244::/56"),
+        ({"kubelet_unit": "/etc/systemd/system/kubelet.service"}, "it has a kubelet of its own"),
         ({"memory": "1048576"}, "1024 MiB of memory"),
         ({"cpus": "1"}, "1 CPU; a control plane needs 2"),
         ({"device": ""}, "no network device there has the address 10.89.0.2"),
@@ -67,6 +72,15 @@ def test_a_bare_machine_lacks_nothing() -> None:
 def test_what_is_in_the_way_is_named(changes: dict[str, str], expected: str) -> None:
     (found,) = said(machine(**changes))
     assert found.startswith(expected)
+
+
+def test_networks_that_contain_those_of_pods_are_no_problem() -> None:
+    assert said(machine(networks="10.0.0.5/8 10.0.0.0/8 10.244.0.0/14 fe80::1%eth0 x")) == []
+
+
+def test_packages_take_the_kubelet_that_is_there() -> None:
+    there = machine(kubelet_unit="/usr/lib/systemd/system/kubelet.service", apt_kubeadm="1.34.4-1")
+    assert said(there, PACKAGES) == []
 
 
 def test_all_is_named_at_once() -> None:
@@ -121,7 +135,8 @@ def test_a_pair() -> None:
         ({"architecture": "aarch64"}, "different architectures"),
         ({"time": "100"}, "clocks"),
         ({"address": "fd00::2"}, "IPv4 and IPv6"),
-        ({"address": one["address"], "boot": one["boot"]}, "same machine"),
+        ({"boot": one["boot"]}, "same machine"),
+        ({"address": one["address"]}, "same address 10.89.0.2"),
     ):
         (found,) = pair_problems(("a", "b"), one, Seen({**two.facts, **changes}))
         assert expected in found.lacks

@@ -107,7 +107,7 @@ class Engine:
         programs.run([self.program, "push", image], timeout=_SAVE)
         argv = [self.program, "image", "inspect", "--format", '{{join .RepoDigests "\\n"}}', image]
         repository = image.rpartition(":")[0]
-        for line in programs.run([self.program, *argv], timeout=_ASK).stdout.splitlines():
+        for line in programs.run(argv, timeout=_ASK).stdout.splitlines():
             if line.startswith(f"{repository}@"):
                 return line.rpartition("@")[2]
         raise ClusterError(f"{self.program} does not tell the digest of {image}")
@@ -136,10 +136,8 @@ def engine() -> Engine:
             continue
         if done.returncode == 0:
             return Engine(program)
-        reasons.append(
-            f"{program} does not answer:"
-            f" {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
-        )
+        said = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+        reasons.append(f"{program} does not answer: {said or f'exit status {done.returncode}'}")
     raise MissingError(
         f"no container engine: {'; '.join(reasons)}", "sudo apt-get install podman, or start docker"
     )

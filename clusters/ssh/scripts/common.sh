@@ -7,10 +7,16 @@ SOCKET=/run/cnibench-containerd/containerd.sock
 has() { command -v "$1" >/dev/null 2>&1; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 
+# room: how much there is, in words.
+room() { df -Ph "$D" | awk 'NR==2 {print $4 " are free on its disk"}'; }
+
+# journal: its lines. On a full disk the last one may have been cut, as "new /var/lib": nothing was done then.
+journal() { if [ -n "$(tail -c 1 "$D/journal")" ]; then sed '$d' "$D/journal"; else cat "$D/journal"; fi; }
+
 # note WORDS: a line of the journal, on the disk when this returns.
 note() {
   grep -qxF "$*" "$D/journal" 2>/dev/null && return
-  printf '%s\n' "$*" >>"$D/journal" && sync "$D/journal" || fail "the journal $D/journal cannot be written"
+  printf '%s\n' "$*" >>"$D/journal" && sync "$D/journal" || fail "the journal $D/journal cannot be written: $(room)"
 }
 
 # will_make PATH: notes what of it is not there yet, its topmost missing folder or itself.

@@ -17,7 +17,7 @@ say cpu_model "$(sed -n 's/^\(model name\|Model\)[^:]*: *//p' /proc/cpuinfo | he
 say memory "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
 say swap "$(sed 1d /proc/swaps | awk '{print $1}')"
 say time "$(date +%s)"
-say boot "$(first /proc/sys/kernel/random/boot_id)"
+say boot "$(first /proc/sys/kernel/random/boot_id) $(readlink /proc/self/ns/mnt)"
 mkdir_of=/var/lib/cnibench; [ -d $mkdir_of ] || mkdir_of=/var/lib
 say free_kib "$(df -Pk $mkdir_of | awk 'NR==2 {print $4}')"
 say governor "$(first /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor)"
@@ -44,12 +44,17 @@ if [ -n "$device" ]; then
   say driver "${driver##*/}"
 fi
 
+# All that it reaches by a route of its own, and where ssh comes from.
+say networks "$(for family in -4 -6; do
+  ip -o $family addr show scope global | awk '{print $4}'
+  ip $family route show | awk '{print $1; for (i = 2; i < NF; i++) if ($i == "via") print $(i + 1)}' | grep '^[0-9a-f][0-9a-f.:/]*$'
+done 2>/dev/null | sort -u) $(printf %s "${CNIBENCH_SSH:-}" | cut -d" " -f1)"
+
 # What is somebody else's.
 processes=$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)
 running() { printf '%s\n' "$processes" | grep -qx "$1"; }
-node=
-[ -e /etc/kubernetes/kubelet.conf ] && node="$node /etc/kubernetes/kubelet.conf"
-[ -e /var/lib/kubelet/config.yaml ] && node="$node /var/lib/kubelet/config.yaml"
+# kubeadm reset would delete them
+node=$(find /etc/kubernetes /var/lib/kubelet -path /etc/kubernetes/tmp -prune -o -type f -print 2>/dev/null | head -n 3)
 [ -d /etc/rancher ] && node="$node /etc/rancher"
 [ -d /var/lib/etcd ] && node="$node /var/lib/etcd"
 for one in kubelet k3s k3s-server k3s-agent kube-apiserver etcd; do running "$one" && node="$node process:$one"; done
@@ -59,6 +64,8 @@ for one in containerd-shim containerd-shim- conmon crun runsc lxc-start systemd-
   printf '%s\n' "$processes" | grep -q "^$one" && containers="$containers $one"
 done
 say containers "$containers"
+say kubelet_unit "$(ls -d /etc/systemd/system/kubelet.service* /usr/local/lib/systemd/system/kubelet.service* \
+  /usr/lib/systemd/system/kubelet.service* 2>/dev/null)"
 say network "$(ls /etc/cni/net.d/*.conf /etc/cni/net.d/*.conflist 2>/dev/null)"
 ports=
 for port in $2; do

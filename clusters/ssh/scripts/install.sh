@@ -13,25 +13,30 @@ if [ -n "$1" ]; then
   # shellcheck disable=SC2086
   plan=$(apt -s install --no-install-recommends $1) || fail "apt-get cannot install $1"
   for name in $(printf '%s\n' "$plan" | awk '/^Inst/ {print $2}'); do
+    grep -qxF "package $name" "$D/journal" && continue # this step is repeated
     dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed && fail "apt-get would upgrade $name"
+    for path in "/usr/bin/$name" "/usr/sbin/$name" /opt/cni/bin/*; do
+      case $path in /opt/*) [ "$name" = kubernetes-cni ] || continue ;; esac
+      [ -f "$path" ] && [ ! -L "$path" ] && ! dpkg-query -S "$path" >/dev/null 2>&1 &&
+        fail "apt-get would overwrite $path, which is of no package: move it away"
+    done
     note "package $name"
   done
   printf '%s\n' "$plan" | grep '^Remv' && fail "apt-get would remove packages"
   # shellcheck disable=SC2086
   apt -y install --no-install-recommends $1 >"$D/apt.log" 2>&1 || fail "apt-get install failed: $(tail -n 3 "$D/apt.log")"
-  systemctl disable --now containerd >/dev/null 2>&1
+  # its package starts it; one that was there before goes on
+  grep -qxF "package containerd" "$D/journal" && systemctl disable --now containerd >/dev/null 2>&1
 fi
 chmod 755 "$D"/bin/* 2>/dev/null
-for plugin in "$D"/cni/*; do
+[ -e /opt/cni/bin/loopback ] || debian="/usr/lib/cni/*" # where its package has them
+for plugin in "$D"/cni/* ${debian:-}; do
   [ -e "$plugin" ] || continue
   to=/opt/cni/bin/${plugin##*/}
   [ -e "$to" ] && continue
   will_make "$to"
   mkdir -p /opt/cni/bin && cp "$plugin" "$to" && chmod 755 "$to" || fail "$to cannot be written"
 done
-if [ ! -e /opt/cni/bin/loopback ] && [ -e /usr/lib/cni/loopback ]; then # Debian's place for them
-  mkdir -p /opt/cni/bin && cp /usr/lib/cni/* /opt/cni/bin/
-fi
 [ -e /opt/cni/bin/loopback ] || fail "there are no CNI plugins (loopback) in /opt/cni/bin"
 
 # A machine that is a container itself may not lower the OOM score of others.
@@ -42,6 +47,7 @@ for unit in cnibench-containerd kubelet; do
   # packages bring a unit of kubelet of their own
   [ $unit = kubelet ] && [ ! -x "$D/bin/kubelet" ] && continue
   program=$(command -v ${unit#cnibench-}) || fail "${unit#cnibench-} is not installed"
+  [ ! -e "$U/$unit.service" ] || grep -qxF "new $U/$unit.service" "$D/journal" || fail "there is a $U/$unit.service: move it away"
   will_make "$U/$unit.service"
   sed "s,@PROGRAM@,$program," "$D/$unit.service" >"$U/$unit.service" || fail "$U/$unit.service cannot be written"
 done

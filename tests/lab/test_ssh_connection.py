@@ -1,0 +1,64 @@
+"""The connection to a machine: what is held there, and what its commands never do."""
+
+from __future__ import annotations
+
+import select
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cnibench.clusters.ssh.address import Address
+from cnibench.clusters.ssh.connection import Connection
+from cnibench.errors import ClusterError
+
+SSH = '#!/bin/sh\nfor command; do :; done\nexec sh -c "$command"\n'
+
+
+@pytest.fixture
+def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    """To this machine, by an ssh that needs no server."""
+    program = tmp_path / "ssh"
+    program.write_text(SSH)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    made = Connection(Address("here"))
+    yield made
+    made.close()
+
+
+def test_what_somebody_else_holds(connection: Connection) -> None:
+    assert connection.hold("echo held; exec cat")
+    assert not connection.hold("exit 3")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo No space left on device >&2; exit 2", "ssh://here: No space left on device"),
+        ("exit 1", "ssh://here: nothing can be written to its disk"),
+        ("echo Broken pipe >&2; exit 255", "ssh://here: the connection was lost"),
+    ],
+)
+def test_a_failure_is_not_taken_for_somebody_else(
+    command: str, said: str, connection: Connection
+) -> None:
+    with pytest.raises(ClusterError) as caught:
+        connection.hold(command)
+    assert caught.value.message.startswith(said)
+    assert caught.value.remedy
+
+
+def test_a_command_makes_no_connection_of_its_own(tmp_path: Path) -> None:
+    """Where the shared one is lost: it would lead to the port that ssh thinks of."""
+    connection = Connection(Address("127.0.0.1", port=2222))
+    connection._socket = tmp_path / "gone"
+    with (
+        socket.create_server(("127.0.0.1", 22)) as server,
+        subprocess.Popen(connection._argv("true"), stderr=subprocess.PIPE) as ssh,
+    ):
+        asked, _, _ = select.select([server, ssh.stderr], [], [], 10)
+        ssh.kill()
+    assert asked == [ssh.stderr]
