@@ -62,6 +62,17 @@ def test_two_workers_are_chosen_before_the_control_plane() -> None:
     ) == ("y", "c")
 
 
+def test_both_ends_of_a_pair_have_one_architecture() -> None:
+    nodes = (node("x"), node("y", arch="amd64"), node("z", arch="amd64"))
+    assert chosen(*nodes, client="z") == ("z", "y")
+    assert chosen(*nodes, server="z") == ("y", "z")
+    assert chosen(*nodes[1:], node("w", arch="")) == ("w", "y")
+    with pytest.raises(UsageError, match="no node for the server: y is amd64, and x is arm64"):
+        chosen(*nodes)
+    with pytest.raises(UsageError, match="no node for the client: x is arm64, and z is amd64"):
+        chosen(*nodes, client="x", server="z")
+
+
 def test_names_and_selectors_choose() -> None:
     nodes = (
         node("x"),

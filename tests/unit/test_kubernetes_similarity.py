@@ -162,6 +162,12 @@ def test_further_pairs_take_further_nodes_as_long_as_there_are() -> None:
     ]
 
 
+def test_further_nodes_have_the_same_architecture() -> None:
+    known = [facts(node("x")), facts(node("y")), facts(node("z", arch="amd64"))]
+    found = more(known, choose(known, Wanted()), Wanted(), (4,), 2)
+    assert [one.name for one in found] == ["x", "y"]
+
+
 def test_nodes_are_changed_only_where_that_was_allowed() -> None:
     cell = Cell(
         label="a",

@@ -163,13 +163,14 @@ class Wanted:
 def choose(
     nodes: Sequence[Facts], wanted: Wanted, families: Sequence[int] = (4,)
 ) -> tuple[Facts, Facts]:
-    """(the client's node, the server's). A node that was named is taken although it is cordoned or
-    of the control plane.
+    """(the client's node, the server's), of one architecture. A node that was named is taken
+    although it is cordoned or of the control plane.
 
     Raises UsageError saying why each node is not taken.
     """
+    named = next((node for node in nodes if node.name == wanted.server), None)
     client = _pick(
-        nodes, wanted.client, wanted.client_selector, wanted, families, "client", without=""
+        nodes, wanted.client, wanted.client_selector, wanted, families, "client", like=named
     )
     server = _pick(
         nodes,
@@ -179,6 +180,7 @@ def choose(
         families,
         "server",
         without=client.name,
+        like=client,
     )
     if client.name == server.name:
         raise UsageError(
@@ -208,6 +210,7 @@ def more(
                 if (
                     node not in found
                     and not _unfit(node, wanted.tolerations, families, bool(selector))
+                    and not _unlike(node, chosen[0])
                     and matches(node.labels, selector)
                 ):
                     found.append(node)
@@ -227,7 +230,8 @@ def _pick(
     wanted: Wanted,
     families: Sequence[int],
     role: str,
-    without: str,
+    without: str = "",
+    like: Facts | None = None,
 ) -> Facts:
     other = wanted.server if role == "client" else wanted.client
     reasons = []
@@ -237,6 +241,7 @@ def _pick(
         if not name and node.name in (without, other):
             continue
         why = _unfit(node, wanted.tolerations, families, bool(name or selector))
+        why = why or (_unlike(node, like) if like else "")
         if not why and not matches(node.labels, selector):
             why = f"has not the labels {selector}"
         if not why:
@@ -253,6 +258,13 @@ def _pick(
         f"name one with --{role}-node or --{role}-selector"
         + (", and tolerate its taint with --toleration" if " is tainted " in details else ""),
     )
+
+
+def _unlike(node: Facts, first: Facts) -> str:
+    """Why two nodes cannot have the ends of a pair, '' when they can."""
+    if "" in (node.architecture, first.architecture) or node.architecture == first.architecture:
+        return ""
+    return f"is {node.architecture}, and {first.name} is {first.architecture}"
 
 
 def _unfit(
