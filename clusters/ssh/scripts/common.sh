@@ -10,11 +10,12 @@ fail() { printf '%s\n' "$*" >&2; exit 1; }
 # room: how much there is, in words.
 room() { df -Ph "$D" | awk 'NR==2 {print $4 " are free on its disk"}'; }
 
-# journal: its lines. On a full disk the last one may have been cut, as "new /var/lib": nothing was done then.
-journal() { if [ -n "$(tail -c 1 "$D/journal")" ]; then sed '$d' "$D/journal"; else cat "$D/journal"; fi; }
+# whole: takes off what a full disk has left of a line of the journal, "new /var/lib" say: it was never acted on.
+whole() { [ -z "$(tail -c 1 "$D/journal" 2>/dev/null)" ] || truncate -s "$(sed '$d' "$D/journal" | wc -c)" "$D/journal"; }
 
 # note WORDS: a line of the journal, on the disk when this returns.
 note() {
+  whole
   grep -qxF "$*" "$D/journal" 2>/dev/null && return
   printf '%s\n' "$*" >>"$D/journal" && sync "$D/journal" || fail "the journal $D/journal cannot be written: $(room)"
 }

@@ -28,7 +28,7 @@ remove_files() {
   declared file | while read -r pattern; do
     for path in $pattern; do [ -e "$path" ] && ! had file "$path" && remove "$path"; done
   done
-  undo=$(journal | awk '{line[NR] = $0} END {for (i = NR; i; i--) print line[i]}')
+  undo=$(awk '{line[NR] = $0} END {for (i = NR; i; i--) print line[i]}' "$D/journal")
   packages=$(printf '%s\n' "$undo" | sed -n 's/^package //p' | while read -r name; do dpkg-query -W -f='${db:Status-Status}\n' "$name" 2>/dev/null | grep -qvx not-installed && printf '%s ' "$name"; done)
   [ -z "$packages" ] || remove_packages
   printf '%s\n' "$undo" | sed -n 's/^new //p' | while read -r path; do

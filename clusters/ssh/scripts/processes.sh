@@ -16,7 +16,7 @@ end_all() {
 # containerd says; a name says nothing.
 note_namespaces() {
   [ -n "$(ls /run/netns 2>/dev/null)" ] || return 0
-  own=$(journal | sed -n 's/^cgroup //p' | while read -r root; do find "$root" -name cgroup.procs -exec cat {} + 2>/dev/null; done |
+  own=$(sed -n 's/^cgroup //p' "$D/journal" | while read -r root; do find "$root" -name cgroup.procs -exec cat {} + 2>/dev/null; done |
     sort -u | while read -r pid; do stat -L -c %i "/proc/$pid/ns/net" 2>/dev/null; done | sort -u)
   said=
   [ -S $SOCKET ] && has ctr && said=$(for one in $(ctr -a $SOCKET -n k8s.io containers list -q 2>/dev/null); do
@@ -31,7 +31,7 @@ note_namespaces() {
 }
 
 remove_namespaces() {
-  journal | sed -n 's/^netns //p' | while read -r inode file; do
+  sed -n 's/^netns //p' "$D/journal" | while read -r inode file; do
     [ "$(stat -L -c %i "$file" 2>/dev/null)" = "$inode" ] && umount "$file" && rm -f "$file"
   done
 }
@@ -53,7 +53,7 @@ end_kubernetes() {
   for root in /sys/fs/cgroup /sys/fs/cgroup/*; do # shims outlive their daemon
     end_all "$root/system.slice/cnibench-containerd.service"
   done
-  journal | sed -n 's/^cgroup //p' | while read -r group; do
+  sed -n 's/^cgroup //p' "$D/journal" | while read -r group; do
     [ -d "$group" ] || continue
     end_all "$group"
     systemctl stop kubepods.slice >/dev/null 2>&1

@@ -4,6 +4,7 @@
 # $1: the run. Exit 1: it was not put back, and standard error says why.
 [ -e "$D/journal" ] || { rm -rf --one-file-system -- "$D"; echo nothing; exit 0; }
 [ "$(cat "$D/run" 2>/dev/null)" = "$1" ] || fail "the run $(cat "$D/run" 2>/dev/null) has changed it, and not $1"
+whole
 : >"$D/failed"
 problem() { printf 'failed: %s\n' "$*" | tee -a "$D/failed"; }
 was() { grep -q "^$1 $2\\( \\|\$\\)" "$D/before"; }

@@ -2,7 +2,7 @@
 
 # ours: NAME=BEFORE of those that still have such a value, and had another one before.
 ours() {
-  { journal | sed -n 's/^sysctl //p'; cat "$D"/open/*/seen 2>/dev/null | sed -n 's/^sysctl //p'; } >"$D/set"
+  { sed -n 's/^sysctl //p' "$D/journal"; cat "$D"/open/*/seen 2>/dev/null | sed -n 's/^sysctl //p'; } >"$D/set"
   awk '
     FILENAME == ARGV[1] { at = index($0, "="); set[substr($0, 1, at - 1), substr($0, at + 1)]; next }
     $1 != "sysctl" { next }
@@ -41,7 +41,7 @@ put_settings_back() {
 # Only what we loaded ourselves, and nothing uses. Of others nobody knows for whom they came; and
 # one that makes devices would take those of others with it.
 unload() {
-  journal | sed -n 's/^module //p' | while read -r module; do
+  sed -n 's/^module //p' "$D/journal" | while read -r module; do
     grep -qE "^$module [0-9]+ 0 " /proc/modules 2>/dev/null && rmmod "$module" 2>/dev/null
   done
 }
