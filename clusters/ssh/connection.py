@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from cnibench.clusters.ssh.address import Address
 from cnibench.clusters.ssh.failures import explained
@@ -25,6 +26,7 @@ _CONNECT = 15.0  # s
 _PATIENCE = 180.0  # s that a machine may be away: one that reboots comes back within
 _AGAIN = 2.0  # s between attempts
 _NOTICED = 20.0  # s until a connection that was lost has ended here
+_BEAT = 5.0  # s between two lines for the command that is held
 _HELD = 3  # exit status of a command to hold when somebody else holds it
 # Without its master, ssh would make a connection of its own: to another machine, where only the
 # master was given a port.
@@ -60,8 +62,9 @@ class Connection:
         self._number = 0  # of connections that came about
         self._keeper: threading.Thread | None = None
         self._master: Process | None = None
-        self._holding = ""  # the command that lasts as long as the connection
-        self._held = contextlib.ExitStack()
+        self._held = contextlib.ExitStack()  # the command that lasts as long as the connection
+        self._holder: tuple[Process, IO[bytes]] | None = None  # and its standard input
+        self._ended = threading.Event()
 
     def open(self) -> None:
         """Raises ClusterError with what ssh said, and what to do about it."""
@@ -83,7 +86,7 @@ class Connection:
     def close(self) -> None:
         """May be called twice."""
         self._wanted = False
-        self._holding = ""
+        self._ended.set()
         self._held.close()
         master = self._master
         if master is not None:
@@ -144,22 +147,19 @@ class Connection:
         return done
 
     def hold(self, command: str) -> bool:
-        """A command that prints a line and then lasts as long as the connection; it is started
-        again with it. False when somebody else has it (exit status 3). Raises ClusterError.
+        """A command that prints a line and then lasts as long as lines come to it and the
+        connection is there; it is started again with it. False when somebody else has what it
+        holds (exit status 3). Raises ClusterError.
         """
         self._wait_up()
-        self._holding = command
-        try:
-            held = self._start_holding()
-        except CnibenchError:
-            self._holding = ""
-            raise
-        if not held:
-            self._holding = ""
-        return held
+        self._ended.clear()
+        if not self._start_holding(command):
+            return False
+        threading.Thread(target=self._keep_holding, args=(command,), daemon=True).start()
+        return True
 
-    def _start_holding(self) -> bool:
-        argv = self._argv(self._holding)
+    def _start_holding(self, command: str) -> bool:
+        argv = self._argv(command)
         self._held.close()
         with contextlib.ExitStack() as stack:
             errors = Errors()
@@ -174,15 +174,26 @@ class Connection:
                     raise explained(str(self.address), errors.text())
                 said = errors.text() or "nothing can be written to its disk"
                 raise ClusterError(f"{self.address}: {said}", "is its disk full, or read-only?")
-            self._held = stack.pop_all()
+            self._held, self._holder = stack.pop_all(), (process, given)
         return True
 
-    def _hold_again(self) -> None:
-        try:
-            if not self._start_holding():
-                self.notify(f"{self.address}: another run uses it now")
-        except CnibenchError as error:
-            self.notify(error.message)
+    def _keep_holding(self, command: str) -> None:
+        assert self._holder is not None
+        said = ""
+        while not self._ended.wait(_BEAT):
+            process, given = self._holder
+            if process.poll() is None:
+                with contextlib.suppress(OSError, ValueError):  # it has just ended
+                    given.write(b"on\n")
+            elif self._up.is_set():
+                try:
+                    held = self._start_holding(command)
+                    lost = "" if held else f"{self.address}: another run uses it now"
+                except CnibenchError as error:
+                    lost = error.message
+                if lost and lost != said:
+                    self.notify(lost)
+                said = lost
 
     def _with_file(self, argv: Sequence[str], file: Path, timeout: float) -> Done:
         began = time.monotonic()
@@ -273,8 +284,6 @@ class Connection:
                 if lost:
                     seconds = time.monotonic() - lost
                     self.notify(f"{self.address}: connected again after {seconds:.0f} s")
-                if lost and self._holding:
-                    self._hold_again()
                 answer.read()
             with contextlib.suppress(CnibenchError):
                 process.wait(2.0)

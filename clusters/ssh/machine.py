@@ -25,6 +25,7 @@ _PARTS = {
 # One of these at a time: what a lost connection left running is waited for.
 _CHANGING = frozenset(("install", "copy", "image", "kubeadm", "cni", "putback"))
 _INSPECT = 60.0  # s
+_SILENT = 30  # s after which a run that says nothing is gone
 T = TypeVar("T")
 
 
@@ -75,7 +76,7 @@ class Machine:
         """Marks the machine as in use while the connection lasts, and again when it was renewed;
         False when another run uses it. Raises ClusterError.
         """
-        return self.connection.hold(self._command("use", ()))
+        return self.connection.hold(self._command("use", (str(_SILENT),)))
 
     def ssh(self, argv: Sequence[str]) -> list[str]:
         """The command of this machine that runs a program there as root. Raises ClusterError."""

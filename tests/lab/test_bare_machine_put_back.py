@@ -4,6 +4,7 @@ the real scripts on real namespaces, with a stand-in for kubeadm.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,15 @@ def test_what_another_run_made_stays(machine: BareMachine) -> None:
     assert "the run run-1 has changed it, and not run-2" in done.stderr
     assert machine.shows("ps ax -o args | grep '^sleep 100[1]'") != ""
     assert put_back(machine).same
+
+
+def test_a_run_that_says_nothing_holds_no_machine(machine: BareMachine) -> None:
+    """Its own machine may be off: no end of the connection ever arrives."""
+    use = f"sh -c {shlex.quote(script('use'))} cnibench 1"
+    free, held = f"flock -n {D}/use true", f"test -e {D}/use && ! flock -n {D}/use true"
+    machine.background(f"(for _ in $(seq 12); do echo on; sleep 0.3; done; sleep 1001) | {use}")
+    machine.on(f"until {held}; do sleep 0.1; done; sleep 1.5; {held}")
+    machine.on(f"until {free}; do sleep 0.1; done; pgrep -f 'sleep 100[1]'")
 
 
 def test_the_journal_stays_when_the_disk_is_full(machine: BareMachine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conn
 def test_what_somebody_else_holds(connection: Connection) -> None:
     assert connection.hold("echo held; exec cat")
     assert not connection.hold("exit 3")
+
+
+def test_what_is_held_is_held_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A machine lets go of a run that was asleep; each line here ends what holds it."""
+    monkeypatch.setattr("cnibench.clusters.ssh.connection._BEAT", 0.05)
+    times = tmp_path / "times"
+    assert connection.hold(f"echo >>{times}; echo held; head -n 1 >/dev/null")
+    end = time.monotonic() + 10
+    while len(times.read_text()) < 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(times.read_text()) >= 3
 
 
 @pytest.mark.parametrize(

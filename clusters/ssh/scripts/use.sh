@@ -1,8 +1,9 @@
-# Holds the machine for a run: until standard input ends, which it does with the run. Exit 3: somebody has it.
+# Holds the machine for a run: as long as lines come on standard input, at most $1 s apart. A machine may not notice
+# that its connection is lost, or that the run's machine is off. Exit 3: somebody else has it.
 while :; do
   mkdir -p "$D" && exec 8>>"$D/use" || exit 1
-  flock -w 20 8 || exit 3
+  flock -w "$(($1 + 10))" 8 || exit 3
   [ "$D/use" -ef /proc/self/fd/8 ] && break # else it was removed by whoever had it
 done
 echo held
-exec cat >/dev/null
+while [ -n "$(timeout "$1" head -n 1)" ]; do :; done
