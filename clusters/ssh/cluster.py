@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -58,6 +58,21 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
     @property
     def wire(self) -> Wire:  # type: ignore[override]  # known when the agents have looked
         return self._inner.wire if self._inner else "nic"
+
+    def missing(self) -> list[Problem]:
+        return [*super().missing(), *self._missing_images()]
+
+    def _missing_images(self) -> Iterator[Problem]:
+        """Ours and those that were named: asked before a machine is changed."""
+        for path in self.options.cluster.image_archive:
+            if not Path(path).is_file():
+                remedy = "podman save or docker save makes one"
+                yield Problem("", f"there is no image archive {path}", remedy)
+        if not self.options.cluster.registry:
+            try:
+                images.need(images.engine())
+            except MissingError as error:
+                yield Problem("", error.message, error.remedy)
 
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         found = suitability.problems(profile, options or self.options)

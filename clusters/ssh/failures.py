@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
+from urllib.parse import urlsplit
 
 from cnibench.errors import ClusterError
 
-# (what ssh says, what it means, the remedy); the first that is found counts. {0} is the machine.
+# (what ssh says, what it means, the remedy); the first that is found counts. {0} is the machine in
+# known_hosts, {1} the command that connects.
 _SAYINGS = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed",
         "its host key is another one than known_hosts has",
-        "find out why; if the machine was reinstalled: ssh-keygen -R HOST, then connect once by"
-        " hand",
+        "find out why; if the machine was reinstalled: ssh-keygen -R {0}, then connect once by"
+        " hand: {1}",
     ),
     (
         r"Host key verification failed|No .* host key is known",
@@ -46,11 +49,12 @@ _SAYINGS = (
 
 def explained(machine: str, said: str) -> ClusterError:
     """The error for what ssh printed on its way out."""
-    by_hand = f"ssh {machine}"
+    by_hand, parts = f"ssh {machine}", urlsplit(machine)
+    known = shlex.quote(f"[{parts.hostname}]:{parts.port}") if parts.port else parts.hostname
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
     for pattern, meaning, remedy in _SAYINGS:
         if re.search(pattern, said):
-            return ClusterError(f"{machine}: {meaning} ({last})", remedy.format(machine, by_hand))
+            return ClusterError(f"{machine}: {meaning} ({last})", remedy.format(known, by_hand))
     return ClusterError(
         f"{machine}: ssh ended" + (f": {last}" if last else ""), f"try by hand: {by_hand}"
     )

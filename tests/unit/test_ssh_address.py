@@ -72,7 +72,7 @@ Host key verification failed.
 @pytest.mark.parametrize(
     ("printed", "said", "remedy"),
     [
-        (CHANGED, "its host key is another one", "ssh-keygen -R"),
+        (CHANGED, "its host key is another one", "ssh-keygen -R a, then"),
         ("Host key verification failed.", "its host key is not known yet", "fingerprint"),
         ("root@a: Permission denied (publickey).", "does not let this user in", "authorized_keys"),
         ("ssh: connect to host a port 22: Connection refused", "nothing listens", "sshd"),
@@ -87,6 +87,13 @@ def test_what_ssh_says_is_explained(printed: str, said: str, remedy: str) -> Non
     assert "ssh://a" in error.message
     assert said in error.message
     assert remedy in error.remedy
+
+
+def test_the_key_of_a_port_is_known_by_it() -> None:
+    error = explained("ssh://root@a:2222", CHANGED)
+    assert "ssh-keygen -R '[a]:2222', then connect once by hand: ssh ssh://root@a:2222" in (
+        error.remedy
+    )
 
 
 @pytest.mark.parametrize(
