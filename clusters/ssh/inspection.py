@@ -74,6 +74,8 @@ def claimed(one: Seen) -> tuple[str, str] | None:
     """The run of cnibench that a machine belongs to, and the remedy."""
     if one["used"] == "yes":
         return f"the run {one['run']} of {one['owner']} uses it", "wait for its end"
+    if one["lab"]:
+        return "another run of cnibench's lab uses this machine", "wait for its end"
     if one["journal"]:
         return (
             f"the run {one['run']} of {one['owner']} was not put back",

@@ -66,6 +66,7 @@ def test_a_bare_machine_lacks_nothing() -> None:
         ({"architecture": "aarch64"}, "it is aarch64, and the programs of /parts are for x86_64"),
         ({"tools": "apt-get systemctl"}, "not installed: awk, find, flock"),
         ({"journal": "yes", "run": "r", "owner": "o", "node": "x"}, "the run r of o was not put"),
+        ({"lab": "yes"}, "another run of cnibench's lab uses"),
         ({"journal": "yes", "used": "yes", "run": "r", "owner": "o"}, "the run r of o uses it"),
     ],
 )

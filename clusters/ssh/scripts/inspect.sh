@@ -81,6 +81,7 @@ say run "$(first /var/lib/cnibench/run)"
 if [ -e /var/lib/cnibench/use ] && has flock; then
   flock -n /var/lib/cnibench/use true && say used no || say used yes
 fi
+say lab "$(grep -q ' @cnibench-lab$' /proc/net/unix && echo yes)" # clusters/lab/remote/boot.py
 
 # Programs and packages.
 tools=
