@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cnibench.clusters.ssh.inspection import seen
 from cnibench.clusters.ssh.restoring import Comparison, comparison
 from tests.lab._bare_machine import BareMachine, D, bare_machine
 
@@ -82,6 +83,28 @@ def refused(machine: BareMachine, packages: str = "") -> str:
 
 def put_back(machine: BareMachine) -> Comparison:
     return comparison(machine.script("putback", "run-1", check=False).stdout)
+
+
+def test_what_a_bring_up_would_harm_is_reported(machine: BareMachine) -> None:
+    """Files that kubeadm reset deletes, units, networks; a run of the lab."""
+    machine.on(
+        "mkdir -p /etc/kubernetes/pki /etc/kubernetes/tmp; touch /etc/kubernetes/pki/ca.key"
+        " /etc/kubernetes/tmp/backup /etc/systemd/system/kubelet.service;"
+        " ip route add 10.96.7.0/24 via 192.0.2.9"
+    )
+    found = seen(machine.script("inspect", "192.0.2.1", "6443").stdout)
+    assert (found["address"], found["device"]) == ("192.0.2.1", "eth0")
+    assert found["node"] == "/etc/kubernetes/pki/ca.key"
+    assert found["kubelet_unit"] == "/etc/systemd/system/kubelet.service"
+    assert {"10.96.7.0/24", "192.0.2.0/24", "192.0.2.1/24", "192.0.2.9"} <= set(
+        found.words("networks")
+    )
+    assert found["boot"].split()[1].startswith("mnt:[")
+    assert found["lab"] == ""
+    mark = "import socket, time; a = socket.socket(1); a.bind('\\0cnibench-lab'); time.sleep(60)"
+    machine.background(f'exec python3 -c "{mark}"')
+    machine.on("until grep -q cnibench-lab /proc/net/unix; do sleep 0.1; done")
+    assert seen(machine.script("inspect", "", "6443").stdout)["lab"] == "yes"
 
 
 @pytest.mark.parametrize(("packages", "ends"), [("kubeadm", False), ("kubeadm containerd", True)])

@@ -69,6 +69,23 @@ def test_requests_are_those_of_the_user_of_the_context(tmp_path: Path) -> None:
         assert (api.headers["Impersonate-User"], api.headers["Impersonate-Group"]) == ("joe", "c")
 
 
+def test_requests_take_the_proxy_of_the_kubeconfig(tmp_path: Path) -> None:
+    class Proxy:
+        def call(self, method: str, path: str, body: Any, *, headers: Mapping[str, str]) -> Answer:
+            self.seen = path, headers["Proxy-Authorization"]
+            return Answer(200, {"gitVersion": "v1.34.4"})
+
+    proxy = Proxy()
+    with serving(proxy) as address:
+        path = kubeconfig(tmp_path, "http://api.invalid")
+        config = json.loads(path.read_text())
+        where = address.replace("//", "//me:p%40ss@")
+        config["clusters"][0]["cluster"]["proxy-url"] = where
+        path.write_text(json.dumps(config))
+        assert Access(path).server_version == "v1.34.4"
+    assert proxy.seen == ("http://api.invalid/version", "Basic bWU6cEBzcw==")
+
+
 def test_a_credential_plugin_runs_once_and_again_when_its_token_is_not_accepted(
     tmp_path: Path,
 ) -> None:

@@ -9,8 +9,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from kubernetes import client
+from websocket._url import get_proxy_info
 
-from cnibench.clusters.kubernetes.api.exec import Stream
+from cnibench.clusters.kubernetes.api.exec import Stream, _proxy
 
 LIMIT = 20.0  # s
 # As a kubelet (Kubernetes 1.34.4) sends it when a command has ended with 3.
@@ -134,3 +136,21 @@ def test_a_connection_that_breaks_has_no_code(ends: tuple[Stream, socket.socket]
     assert all_of(stream) == b""
     assert stream.code is None
     assert stream.status.message == "the connection was lost"
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "through"),
+    [
+        ("", True),
+        ("10.2.0.0/16, example.org", True),
+        ("example.org, 10.1.0.0/16", False),
+        ("10.1.2.3:6443", False),
+    ],
+)
+def test_a_command_takes_the_way_that_requests_take(no_proxy: str, through: bool) -> None:
+    proxy = "http://me:p%40ss@proxy.example.org:3128"
+    configuration = client.Configuration("https://10.1.2.3:6443", proxy=proxy, no_proxy=no_proxy)
+    given = _proxy(configuration)
+    where = (given["http_proxy_host"], given["http_proxy_port"], given["http_proxy_auth"])
+    found = get_proxy_info("10.1.2.3", True, *where, given["http_no_proxy"])
+    assert found == (("proxy.example.org", 3128, ("me", "p@ss")) if through else (None, 0, None))

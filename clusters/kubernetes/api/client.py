@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from cnibench import __version__
 from cnibench.system import scratch
@@ -279,7 +280,19 @@ def _client(user: User, folder: Path) -> Any:
             config.load_incluster_config(made)
     except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
         raise UnusableError(f"the kubeconfig cannot be used: {error}") from None
+    made.proxy_headers = _to_proxy(made.proxy)
     return client.ApiClient(made)
+
+
+def _to_proxy(url: str | None) -> dict[str, str] | None:
+    """The header that says who asks a proxy, by the user and password of its URL."""
+    import urllib3
+
+    proxy = urlsplit(url or "")
+    if not proxy.username:
+        return None
+    who = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return dict(urllib3.make_headers(proxy_basic_auth=who))
 
 
 class _Heard(logging.Handler):

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from cnibench.clusters.kubernetes.api.client import (
     UNREACHABLE,
@@ -258,15 +258,19 @@ def _tls(configuration: Any) -> dict[str, Any]:
 
 
 def _proxy(configuration: Any) -> dict[str, Any]:
+    """The way that the client's own connections take."""
+    from kubernetes.client.rest import should_bypass_proxies
+
     if not configuration.proxy:
         return {}
+    direct = should_bypass_proxies(configuration.host, configuration.no_proxy or "")
     proxy = urlsplit(configuration.proxy)
     found: dict[str, Any] = {
         "proxy_type": proxy.scheme if proxy.scheme.startswith("socks") else "http",
         "http_proxy_host": proxy.hostname,
         "http_proxy_port": proxy.port or 80,
-        "http_no_proxy": (configuration.no_proxy or "").split(","),
+        "http_no_proxy": ["*" if direct else ""],
     }
     if proxy.username:
-        found["http_proxy_auth"] = (proxy.username, proxy.password or "")
+        found["http_proxy_auth"] = (unquote(proxy.username), unquote(proxy.password or ""))
     return found

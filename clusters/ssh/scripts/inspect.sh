@@ -3,7 +3,7 @@
 say() { printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')"; }
 first() { cat "$1" 2>/dev/null | head -n1; }
 
-. /etc/os-release 2>/dev/null
+[ ! -e /etc/os-release ] || . /etc/os-release
 say os "${ID:-unknown} ${VERSION_ID:-}"
 say os_name "${PRETTY_NAME:-unknown}"
 say kernel "$(uname -r)"
