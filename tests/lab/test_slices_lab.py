@@ -277,8 +277,12 @@ def test_a_user_space_datapath_s_own_cpu_time_counts(
         cpu = max(os.sched_getaffinity(0))
         s = context(deployments["one"], "tcp-rr", tmp_path / "window", cpu=cpu, duration=2.0)
     between = [one for one in driven.slices if one.cell == "inter"]
-    assert all(one.daemons > 0.1 * one.client for one in between)
-    assert all(one.cpu * one.units > one.client + (one.server or 0) for one in between)
+    # all slices together: in a single one, other tests may have taken the daemons' CPU
+    programs = math.fsum(one.client + (one.server or 0) for one in between)
+    assert math.fsum(one.daemons for one in between) > 0.1 * math.fsum(
+        one.client for one in between
+    )
+    assert math.fsum(one.cpu * one.units for one in between) > 1.01 * programs
     within = [one for one in driven.slices if one.cell == "intra"]
     assert math.fsum(one.daemons for one in within) < 0.01 * math.fsum(one.client for one in within)
     found = measure(s, provider("workloads", "tcp-rr"), []).measurements

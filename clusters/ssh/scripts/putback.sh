@@ -14,7 +14,7 @@ rm -rf --one-file-system -- "$D"/apt/cache/archives/*.deb "$D/cni"
 end_kubernetes
 unmount_below "$D/containerd"
 rm -rf --one-file-system -- "$D/containerd"
-cat "$D/before" "$D/before" 2>/dev/null >"$D/room" || { rm -f "$D/room"; fail "it has no room to be put back: $(room); make room first"; }
+cat "$D/before" "$D/before" 2>/dev/null >"$D/room" || { rm -f "$D/room"; fail "it has no room to be put back: $(room); free some space first"; }
 rm "$D/room"
 remove_programs
 remove_devices
