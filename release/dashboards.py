@@ -26,8 +26,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from cnibench.cpp import colors, taxonomy
-from cnibench.model.profile import builtin
-from cnibench.reports._looks import looks
+from cnibench.reports._looks import listed
 
 FOLDER = Path(__file__).parents[1] / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
@@ -152,10 +151,9 @@ def _band(
 
 
 def _labels() -> dict[str, list[str]]:
-    """The shipped profiles by the colour that they have in every chart."""
-    shipped = {name: {"cni": one.cni} for name, one in builtin().items()}
+    """The profiles with a look of their own, by the colour that they have in every chart."""
     found: dict[str, list[str]] = {}
-    for label, look in looks(shipped).items():
+    for label, look in listed().items():
         found.setdefault(look.color, []).append(label)
     return found
 

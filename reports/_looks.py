@@ -123,6 +123,11 @@ def looks(profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, Look]:
     return {label: found[label] for label in profiles}
 
 
+def listed() -> dict[str, Look]:
+    """The looks of the profiles that are listed here."""
+    return looks({mode: {"cni": cni} for cni, one in _CNIS.items() for mode in one.modes})
+
+
 def _cni(label: str, profile: Mapping[str, Any]) -> _Cni:
     name = str(profile.get("cni") or label)
     return _NAMED.get(name) or _UNLISTED[_hash(name) % len(_UNLISTED)]
