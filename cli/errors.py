@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from cnibench.cli.memory import is_lack_of_memory
-from cnibench.errors import CnibenchError, OutputError
+from cnibench.errors import CnibenchError, Interrupted, OutputError
 from cnibench.system.files import working_directory_is_gone
 from cnibench.system.text import ReaderGoneError, Screen
 
@@ -67,7 +67,7 @@ def _screens() -> Iterator[None]:
 def _report(error: BaseException) -> int:
     """Says what happened; the exit status for it."""
     match error:
-        case CnibenchError():
+        case CnibenchError() | Interrupted():
             return _say(error.message, error.remedy, error.exit_code)
         case click.exceptions.NoArgsIsHelpError():
             error.show()

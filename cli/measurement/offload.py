@@ -92,7 +92,7 @@ def verify_offload(chosen: type[Cluster], asked: Asked, as_json: bool) -> int:
     if isinstance(cluster, Consent):
         for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
             click.echo(line, err=True)
-    with Stop(), cluster, scratch.folder() as raw:
+    with Stop() as stop, stop.around(cluster), scratch.folder() as raw:
         deployment = cluster.install(label, profile)
         try:
             (cpus,) = pins("shared", 1, () if chosen.manages_nodes else deployment.nodes())
@@ -114,7 +114,8 @@ def verify_offload(chosen: type[Cluster], asked: Asked, as_json: bool) -> int:
                 seed=asked.seed,
             )
         finally:
-            deployment.remove()
+            with stop.held():
+                deployment.remove()
     if as_json:
         print_json(
             {

@@ -26,13 +26,14 @@ from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, unsupported
 from cnibench.clusters.kubernetes.pods.background import uids_of
 from cnibench.clusters.lab.proxies.base import too_many
-from cnibench.errors import ClusterError, CnibenchError, MissingError, NoSlicesError, cleaning_up
+from cnibench.errors import ClusterError, CnibenchError, MissingError, NoSlicesError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
 from cnibench.system import memory
+from cnibench.system.interrupt import cleaning_up, whole
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.outages import Outage, Outages
@@ -234,7 +235,8 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
                 for node in nodes:
                     node.gateway.close()
         finally:
-            cluster.delete()
+            with whole():
+                cluster.delete()
 
     def _replace(self, label: str) -> None:
         """The cluster of the block before that --keep left: one a label is enough to look at."""

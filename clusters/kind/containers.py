@@ -15,8 +15,9 @@ from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import kind_clusters, state
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
-from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError, cleaning_up
+from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
 from cnibench.system import process as programs
+from cnibench.system.interrupt import cleaning_up
 from cnibench.testbed.cluster import Options
 
 POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}

@@ -30,6 +30,7 @@ from cnibench.clusters.kubernetes.removal.uninstallation import (
 )
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Profile
+from cnibench.system.interrupt import cleaning_up, whole
 
 RECORD = record.NAME
 _APPLYING = 120.0  # s
@@ -124,8 +125,13 @@ def install(
         return rendered.sources
     except CnibenchError as failure:
         error = failure
+    except BaseException as end:  # Ctrl-C, for instance
+        with cleaning_up(end):
+            uninstall(access, profile, variables, nodes)
+        raise
     try:
-        uninstall(access, profile, variables, nodes)
+        with whole():
+            uninstall(access, profile, variables, nodes)
     except CnibenchError as second:
         raise ClusterError(
             f"{profile.name} could not be installed: {error.message}; and not all of it be removed:"

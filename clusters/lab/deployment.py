@@ -17,10 +17,11 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
 from cnibench.clusters.lab.proxies.base import Proxy, proxy_of
 from cnibench.clusters.lab.services import LabServices
-from cnibench.errors import ClusterError, CnibenchError, UnsupportedError, cleaning_up
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
 from cnibench.model.profile import Profile
+from cnibench.system.interrupt import cleaning_up
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 from cnibench.testbed.capabilities.cni_processes import CniProcesses
 from cnibench.testbed.capabilities.node_devices import NodeDevices

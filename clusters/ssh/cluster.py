@@ -25,11 +25,12 @@ from cnibench.clusters.ssh.claims import Claim
 from cnibench.clusters.ssh.files import API_PORT
 from cnibench.clusters.ssh.machine import Machine
 from cnibench.clusters.ssh.restoring import Comparison
-from cnibench.errors import ClusterError, CnibenchError, EndedError, Interrupted, MissingError
+from cnibench.errors import ClusterError, CnibenchError, EndedError, MissingError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.system import scratch
+from cnibench.system.interrupt import whole
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.consent import Consent
 from cnibench.testbed.capabilities.outages import Outage, Outages
@@ -144,7 +145,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         try:
             deployment = inner.install(label, profile)
         except BaseException:
-            with contextlib.suppress(CnibenchError):  # the first failure says more
+            with whole(), contextlib.suppress(CnibenchError):  # the first failure says more
                 claim.ready()
             raise
         claim.ready()
@@ -167,8 +168,6 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
                 raise EndedError("--allow-install is missing", "start a new run with it")
             try:
                 self._inner = self._make()
-            except Interrupted:
-                raise
             except CnibenchError as error:
                 raise EndedError(f"no cluster was made: {error.message}", error.remedy) from None
         return self._inner

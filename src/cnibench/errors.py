@@ -1,13 +1,10 @@
 """Every error that cnibench raises on purpose: a message, a remedy and the exit code of INTERFACE.
 
-The command line prints ``message`` and ``remedy`` and exits with ``exit_code``; anything that is
-not a CnibenchError is a defect.
+The command line prints ``message`` and ``remedy`` and exits with ``exit_code``; anything else is a
+defect.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class CnibenchError(Exception):
@@ -19,21 +16,6 @@ class CnibenchError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
-
-
-@contextmanager
-def cleaning_up(after: BaseException) -> Iterator[None]:
-    """Removes what a failure leaves; the caller raises ``after`` again. What cannot be removed is
-    added to its message, and does not replace it.
-    """
-    try:
-        yield
-    except CnibenchError as error:
-        if isinstance(after, CnibenchError):
-            after.message += f"; then: {error.message}"
-            after.remedy = after.remedy or error.remedy
-        else:
-            after.add_note(error.message)
 
 
 class UsageError(CnibenchError):
@@ -90,10 +72,19 @@ class EndedError(ClusterError):
     """
 
 
-class Interrupted(CnibenchError):
-    """Ctrl-C or SIGTERM: everything was cleaned up, the run can be resumed."""
+class Interrupted(BaseException):
+    """Ctrl-C or SIGTERM: everything was cleaned up, the run can be resumed.
+
+    As KeyboardInterrupt it is no Exception: it comes in the middle of anything, and who expects
+    that to fail, a library for instance, would take it for the failure and go on.
+    """
 
     exit_code = 130
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
 
 
 def as_data(error: CnibenchError) -> dict[str, str]:

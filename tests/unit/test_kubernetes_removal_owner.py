@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -27,7 +28,7 @@ from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.inventory import Inventory
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import uninstall
-from cnibench.errors import ClusterError
+from cnibench.errors import ClusterError, Interrupted
 from cnibench.model.profile import builtin
 from cnibench.offload import change
 from cnibench.testbed.cluster import Options
@@ -250,3 +251,26 @@ def test_a_profile_that_installs_nothing_has_nothing_to_remove(
     monkeypatch.setattr(record, "read", lambda rest: None)
     access: Any = None
     uninstall(access, builtin()["host"], {"run": "mine"})
+
+
+def test_what_ctrl_c_ends_the_installation_of_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+
+    def ctrl_c(*_: Any) -> None:
+        raise Interrupted("interrupted")
+
+    def remove(access: Any, profile: Any, variables: Any, nodes: Any) -> None:
+        removed.append(profile.name)
+        raise ClusterError("node a does not answer", "cnibench clean")
+
+    for name in ("Inventory", "Record", "Rest", "node_objects", "plugins"):
+        monkeypatch.setattr(install, name, MagicMock())
+    monkeypatch.setattr(install, "recorded", lambda access: "")
+    monkeypatch.setattr(install.manifests, "render", MagicMock())
+    monkeypatch.setattr(install, "on_each", ctrl_c)
+    monkeypatch.setattr(install, "uninstall", remove)
+    access: Any = None
+    with pytest.raises(Interrupted) as caught:
+        install.install(access, builtin()["flannel"], {}, {})
+    assert removed == ["flannel"]
+    assert caught.value.message == "interrupted; then: node a does not answer"

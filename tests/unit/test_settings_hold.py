@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cnibench.analysis.build import analyse
-from cnibench.errors import MeasureError, MissingError, UsageError, cleaning_up
+from cnibench.errors import MeasureError, UsageError
 from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.planning.plan import build_plan
 from cnibench.run.checks import congestion, cpus
@@ -222,18 +222,6 @@ def test_client_and_server_on_one_core_are_said(
     found = cpus.doubts(pinned, siblings)
     assert len(found) == bool(said)
     assert said in "".join(found)
-
-
-def test_what_cannot_be_removed_is_added_to_the_failure() -> None:
-    failure = MeasureError("the image is absent")
-    with cleaning_up(failure):
-        raise MissingError("the cluster stays", "kind delete cluster --name x")
-    assert failure.message == "the image is absent; then: the cluster stays"
-    assert failure.remedy == "kind delete cluster --name x"
-    other = ValueError("a defect")
-    with cleaning_up(other):
-        raise MissingError("the cluster stays")
-    assert other.__notes__ == ["the cluster stays"]
 
 
 def test_settings_of_all_sessions_come_first_in_the_report(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     """(how the cluster's nodes compare, what is missing because no agent can look at them)."""
     from dataclasses import asdict
 
-    from cnibench.errors import CnibenchError, InputError, Interrupted, UsageError
+    from cnibench.errors import CnibenchError, InputError, UsageError
     from cnibench.system.interrupt import Stop
     from cnibench.testbed.capabilities.node_inspection import NodeInspection
 
@@ -200,9 +200,9 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     if inspected.looking:
         click.echo(inspected.looking, err=True)
     try:
-        with Stop(), cluster:
+        with Stop() as stop, stop.around(cluster):
             found = inspected.compare_nodes()
-    except (Interrupted, InputError, UsageError):
+    except (InputError, UsageError):
         raise
     except CnibenchError as error:
         return None, [

@@ -131,7 +131,7 @@ def examine(
     cluster = chosen(Options(cluster=options or ClusterOptions()))
     if chosen.kind != "lab":  # to ask this machine takes nothing of what the lab needs
         need(missing_here(cluster))
-    with Stop(), cluster:
+    with Stop() as stop, stop.around(cluster):
         nics, ports = Nics.of(cluster).nics(every)
         found = facts.judged(nics, ports, every)
     within = facts.obtainable(builtin(), chosen.kind == "lab")

@@ -16,9 +16,10 @@ from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, Kubernetes
 from cnibench.clusters.kubernetes.pods import background, paths, standing_policies
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind
 from cnibench.clusters.kubernetes.pods.services import Services
-from cnibench.errors import ClusterError, CnibenchError, Interrupted, cleaning_up
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.profile import Profile
+from cnibench.system.interrupt import cleaning_up
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity
 from cnibench.testbed.place import Node, Pod
@@ -210,9 +211,7 @@ class MeasuredPods(Deployment):
         if new:
             try:
                 self._make(new, many)
-            except Interrupted:  # the whole deployment is removed then
-                raise
-            except BaseException as error:
+            except Exception as error:  # after Ctrl-C the whole deployment is removed
                 # One that stays and is not ready would be taken for a broken deployment, and
                 # fail the cells that do without it.
                 with cleaning_up(error):

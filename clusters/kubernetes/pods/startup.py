@@ -24,7 +24,8 @@ from cnibench.clusters.kubernetes.connection.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.kubernetes.pods.watch import Watch, watching
-from cnibench.errors import ClusterError, CnibenchError, UnsupportedError, cleaning_up
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.system.interrupt import cleaning_up
 from cnibench.testbed.capabilities.pods.lifecycle import Started
 
 BLIND = "sandbox-and-network"  # the step of a node that may not be looked into

@@ -9,8 +9,9 @@ from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.fidelity.comparison import compare
 from cnibench.clusters.lab.fidelity.deployment import AgentDeployment, Setup
-from cnibench.errors import ClusterError, cleaning_up
+from cnibench.errors import ClusterError
 from cnibench.model.profile import Profile
+from cnibench.system.interrupt import cleaning_up
 from cnibench.testbed.cluster import Options
 
 MODEL, AGENT = "model", "agent"  # labels

@@ -7,9 +7,10 @@ from typing import Any
 
 from cnibench.clusters.ssh.lab.places import SideNode, SidePod
 from cnibench.clusters.ssh.lab.remote import Remote
-from cnibench.errors import ClusterError, CnibenchError, cleaning_up
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.cell import Cell, Placement
 from cnibench.model.profile import Profile
+from cnibench.system.interrupt import cleaning_up
 from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.capabilities.pods.controlled import ControlledPods, Conversation
 from cnibench.testbed.cluster import Options

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cnibench.errors import CnibenchError, EndedError, Interrupted
+from cnibench.errors import CnibenchError, EndedError
 from cnibench.model.cell import Attestation
 from cnibench.run.checks.cpus import pins
 from cnibench.run.session import Session
@@ -66,7 +66,8 @@ class Profiles:
             state = self._recorded(label, self._make(label), block)
             if last or not state.reason or not self.session.outages(suspect=True):
                 return state
-            self.remove(state)
+            with self.session.stop.held():
+                self.remove(state)
         raise AssertionError
 
     def _make(self, label: str) -> _Made:
@@ -79,7 +80,7 @@ class Profiles:
             installed = time.monotonic()
             _log.info("attesting %s, because it was installed", label)
             made.attestations = made.deployment.attest()
-        except (Interrupted, EndedError):
+        except EndedError:
             raise
         except CnibenchError as error:
             made.error = error
@@ -102,7 +103,7 @@ class Profiles:
                     session.cluster.options.pairs,
                     made.deployment.nodes(),
                 )
-            except (Interrupted, EndedError):
+            except EndedError:
                 raise
             except CnibenchError as refused:
                 error = refused

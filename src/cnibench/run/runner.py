@@ -4,9 +4,7 @@ next one starts.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +78,7 @@ class Runner:
                     command=writer.manifest.command,
                     missing=len(blocks.missing()),
                 )
-                with _clean(self.cluster, stop):
+                with stop.around(self.cluster):
                     session.describe()
                     failed = blocks.run()
             except Interrupted:
@@ -105,17 +103,6 @@ class Runner:
             writer.event("run-finished", failed=failed)
             _check_removed(session)
             return failed
-
-
-@contextmanager
-def _clean(cluster: Cluster, stop: Stop) -> Iterator[None]:
-    """The cluster's own ``with``, whose end no signal cuts short."""
-    cluster.__enter__()
-    try:
-        yield
-    finally:
-        with stop.held():
-            cluster.__exit__(*sys.exc_info())
 
 
 def _check_removed(session: Session) -> None:

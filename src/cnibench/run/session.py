@@ -134,8 +134,10 @@ class Session:
         """Whether the cluster was unavailable at any time since the last call; each such time
         becomes an event.
 
-        ``suspect``: something has just failed that an outage would explain. Raises EndedError.
+        ``suspect``: something has just failed that an outage would explain. Raises EndedError, and
+        Interrupted if something swallowed it since the last call.
         """
+        self.stop.check()
         if not isinstance(self.cluster, Outages):
             return False
         outages = self.cluster.outages(suspect)

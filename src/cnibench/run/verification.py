@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cnibench.errors import CnibenchError, EndedError, Interrupted
+from cnibench.errors import CnibenchError, EndedError
 from cnibench.model.cell import AFTER_BLOCK, Attestation, Cell
 from cnibench.model.units import plural
 from cnibench.run.profiles import REPEATS, ProfileState, log_checks, refuted
@@ -142,7 +142,7 @@ def _outcome(
     """All checks, and why the deployment is not as declared; '' when it is."""
     try:
         found = check(deployment)
-    except (Interrupted, EndedError):
+    except EndedError:
         raise
     except CnibenchError as error:
         return [], f"the attestation after the measurement failed: {error.message}"

@@ -1,6 +1,4 @@
-"""Ctrl-C and SIGTERM as one exception, raised once and never in the middle of a write or a
-clean-up.
-"""
+"""Ctrl-C and SIGTERM as one exception, never raised in the middle of a write or a clean-up."""
 
 from __future__ import annotations
 
@@ -9,11 +7,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
-from cnibench.errors import Interrupted
+from cnibench.errors import CnibenchError, Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN = 0.02  # s
@@ -27,12 +25,15 @@ class Stop:
     thread it does nothing.
     """
 
+    _now: Stop | None = None  # the one whose block lasts
+
     def __init__(self) -> None:
         self._held = 0
         self._pending = False
         self._raised = False
         self._before: dict[int, Any] = {}
         self._hook: Any = None
+        self._outer: Stop | None = None
         self._left = threading.Event()
         self._repeating: list[threading.Thread] = []
 
@@ -44,7 +45,24 @@ class Stop:
             yield
         finally:
             self._held -= 1
-        if self._pending and not self._held and not self._raised:
+        if not self._raised:
+            self.check()
+
+    @contextmanager
+    def around(self, manager: AbstractContextManager[object]) -> Iterator[None]:
+        """The manager's own ``with``, whose end no signal cuts short."""
+        manager.__enter__()
+        try:
+            yield
+        finally:
+            with self.held():
+                manager.__exit__(*sys.exc_info())
+
+    def check(self) -> None:
+        """Raises what came and did not get here, although it may have been raised before: not all
+        code passes on every exception. Not for code that cleans up.
+        """
+        if self._pending and not self._held:
             self._raise()
 
     def __enter__(self) -> Stop:
@@ -52,11 +70,13 @@ class Stop:
             for number in _SIGNALS:
                 self._before[number] = signal.signal(number, self._handle)
             self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
+            self._outer, Stop._now = Stop._now, self
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._hook is not None:
             sys.unraisablehook, self._hook = self._hook, None
+            Stop._now, self._outer = self._outer, None
         self._left.set()
         for thread in self._repeating:
             thread.join()
@@ -66,8 +86,8 @@ class Stop:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._pending = True
-        if not self._held and not self._raised:
-            self._raise()
+        if not self._raised:
+            self.check()
 
     def _dropped(self, args: Any) -> None:
         """What is raised within a callback (one of fork's, which a signal often hits, or a
@@ -94,3 +114,25 @@ class Stop:
         raise Interrupted(
             "interrupted; everything that was made is removed, every finished sample is kept"
         )
+
+
+def whole() -> AbstractContextManager[None]:
+    """A part of the main thread that no Stop around it cuts in two."""
+    main = threading.current_thread() is threading.main_thread()
+    return Stop._now.held() if Stop._now is not None and main else nullcontext()
+
+
+@contextmanager
+def cleaning_up(after: BaseException) -> Iterator[None]:
+    """Removes what a failure leaves, all of it whatever signal comes; the caller raises ``after``
+    again. What cannot be removed is added to its message, and does not replace it.
+    """
+    with whole():
+        try:
+            yield
+        except CnibenchError as error:
+            if isinstance(after, CnibenchError | Interrupted):
+                after.message += f"; then: {error.message}"
+                after.remedy = after.remedy or error.remedy
+            else:
+                after.add_note(error.message)

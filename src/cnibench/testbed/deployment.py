@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from cnibench.errors import ClusterError, CnibenchError, Interrupted
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.profile import Profile
 from cnibench.testbed.place import Node, Pod
@@ -93,8 +93,6 @@ def undone(deployment: Deployment, what: str, undo: Callable[[], object]) -> Ite
     finally:
         try:
             undo()
-        except Interrupted:  # the whole deployment is removed then
-            raise
         except CnibenchError as error:
             deployment.broken = (
                 f"{what} of an earlier cell could not be taken back: {error.message}"

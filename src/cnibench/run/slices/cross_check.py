@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from cnibench.errors import CnibenchError, EndedError, Interrupted, LimitError
+from cnibench.errors import CnibenchError, EndedError, LimitError
 from cnibench.model.cell import Cell, Priority, Reading
 from cnibench.planning.forecast import CROSS_CHECK
 from cnibench.registry import provider
@@ -91,7 +91,7 @@ def _cross_check(session: Session, ended: AnyGenerator, raw: Path) -> dict[str, 
     """The record of one cell: what its program found (metric to value), or ``reason``, why it has
     no usable figure. Its load generator has ended.
 
-    Raises Interrupted, FullError and EndedError only: a program that fails here says nothing about
+    Raises FullError and EndedError only: a program that fails here says nothing about
     the slices.
     """
     load, priority = ended.load, _priority(ended)
@@ -120,7 +120,7 @@ def _cross_check(session: Session, ended: AnyGenerator, raw: Path) -> dict[str, 
         with recorded(raw, session.writer), private([raw]):
             s.deployment.reset_state()
             readings, reason = _window(s, workload)
-    except (Interrupted, FullError, EndedError):
+    except (FullError, EndedError):
         raise
     except CnibenchError as error:
         return record | {"reason": error.message}

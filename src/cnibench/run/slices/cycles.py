@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from cnibench.errors import CnibenchError, Interrupted, MeasureError
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, After, Driven, drive
@@ -42,8 +42,6 @@ def with_cycles(
             found = driven.cycles[cell] = Measurements()
             try:
                 evaluate(generator.s, own_turns, found)
-            except Interrupted:
-                raise
             except CnibenchError as error:
                 driven.failed[cell] = error
     return driven

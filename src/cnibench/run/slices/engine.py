@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cnibench.errors import CnibenchError, Interrupted, MeasureError, UsageError
+from cnibench.errors import CnibenchError, MeasureError, UsageError
 from cnibench.run.slices.looks import Look, stops, watch
 from cnibench.run.slices.priority import ahead
 from cnibench.run.slices.readings.machine import Machine, Spent
@@ -103,8 +103,6 @@ def _drive(
     for cell, generator in generators.items():
         try:
             _long_enough(generator, machine, length, lead_in, refused)
-        except Interrupted:
-            raise
         except UsageError as error:
             if block == 0 and len(generators) == 1 + len(driven.failed):
                 raise  # nothing can be measured so
@@ -124,8 +122,6 @@ def _drive(
             try:
                 _mark_beside(driven, turned[cell], left[cell], length)
                 turn = _slice(left[cell], machine, length, lead_in)
-            except Interrupted:
-                raise
             except CnibenchError as error:
                 driven.failed[cell] = error
                 left.pop(cell).end()  # what is left of it would run during the others' turns

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable
 from typing import Self
 
-from cnibench.errors import CnibenchError, Interrupted
+from cnibench.errors import CnibenchError
 
 
 class Lifetime(abc.ABC):
@@ -37,7 +37,5 @@ class Lifetime(abc.ABC):
         """What had died, or cannot be ended, is kept: the other generators are not to blame."""
         try:
             end()
-        except Interrupted:
-            raise
         except CnibenchError as failure:
             self.failure = self.failure or failure

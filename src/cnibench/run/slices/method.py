@@ -17,7 +17,6 @@ import msgspec
 from cnibench.errors import (
     CnibenchError,
     EndedError,
-    Interrupted,
     LimitError,
     MeasureError,
     UnsupportedError,
@@ -124,7 +123,7 @@ class Slices:
                         running.enter_context(generator)
                         generators[cell.id] = generator
                     check_congestion_control(generator)
-                except (Interrupted, FullError, EndedError):
+                except (FullError, EndedError):
                     raise
                 except CnibenchError as error:
                     failed[cell.id] = error
@@ -190,7 +189,7 @@ class Slices:
                         seed,
                         after=lambda done, slices: self._meanwhile(),
                     )
-        except (Interrupted, FullError, EndedError, UsageError):
+        except (FullError, EndedError, UsageError):
             raise
         except CnibenchError as error:
             driven = Driven(failed=dict.fromkeys(ready, error))

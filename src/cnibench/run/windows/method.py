@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cnibench.errors import (
-    ClusterError,
-    CnibenchError,
-    EndedError,
-    Interrupted,
-    LimitError,
-    UnsupportedError,
-)
+from cnibench.errors import ClusterError, CnibenchError, EndedError, LimitError, UnsupportedError
 from cnibench.model.cell import Cell, Status
 from cnibench.planning.forecast import expected_seconds
 from cnibench.planning.schedule import by_pairs
@@ -113,7 +106,7 @@ class Windows:
                     _log.info("%s: %s%s", cell.id, said, one.disturbed and f": {one.disturbed}")
                     session.progress.finished(cell, self._expected(cell), said, one.disturbed)
                 return 0
-            except (Interrupted, FullError, EndedError):
+            except (FullError, EndedError):
                 raise
             except LimitError as error:
                 status, reason = "timeout", error.message

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cnibench.errors import CnibenchError, Interrupted, MeasureError
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.model import conditions
 from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.run.checks import congestion, stalls
@@ -291,8 +291,6 @@ def _named(s: SampleContext, pairs: Sequence[SampleContext]) -> Iterator[None]:
     """Says of which pair an error is, where there are several."""
     try:
         yield
-    except Interrupted:
-        raise
     except CnibenchError as error:
         if len(pairs) > 1:
             error.message = f"pair {s.cell.pair}, of {len(pairs)} at the same time: {error.message}"
