@@ -21,19 +21,23 @@ LIMIT = 300.0
 SHORT = 0.004  # s
 
 
-def servers(mark: str) -> list[list[int]]:
-    """The netservers with that mark, by Pod, once the rounds have begun."""
-    found = defaultdict[int, list[int]](list)
-    begun = False
+def look(mark: str) -> tuple[list[list[int]], set[int]]:
+    """(the netservers with that mark, by Pod; the netperfs that are paused).
+
+    A load is paused when it has started. During the rounds a look may find neither paused: it
+    takes longer than a turn.
+    """
+    found, paused = defaultdict[int, list[int]](list), set[int]()
     for pid in marked(mark):
         try:
             text = Path(f"/proc/{pid}/stat").read_text()
             if "(netserver)" in text:
                 found[os.stat(f"/proc/{pid}/ns/net").st_ino].append(pid)
-            begun = begun or "(netperf) T" in text
+            if "(netperf) T" in text:
+                paused.add(pid)
         except OSError:
             continue
-    return list(found.values()) if begun else []
+    return list(found.values()), paused
 
 
 def send(pids: list[int], number: signal.Signals) -> bool:
@@ -74,11 +78,15 @@ def test_a_server_that_is_stopped_marks_its_sample_and_no_other(tmp_path: Path, 
         text=True,
     ) as running:
         end = time.monotonic() + LIMIT
-        while len(pods := servers(mark)) < 2 and time.monotonic() < end:
+        begun = set[int]()
+        while len(begun) < 2:
             assert running.poll() is None
+            assert time.monotonic() < end
             time.sleep(0.02)
-        time.sleep(0.2)
-        victims = servers(mark)[0]
+            pods, paused = look(mark)
+            begun |= paused
+        time.sleep(0.2)  # now the rounds have begun, too
+        victims = pods[0]
         try:
             stop(victims)
         finally:
