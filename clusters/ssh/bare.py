@@ -17,6 +17,7 @@ from cnibench.clusters.ssh.address import Address, parse
 from cnibench.clusters.ssh.inspection import (
     Seen,
     differences,
+    firewalls,
     installed_differently,
     pair_problems,
     problems,
@@ -134,7 +135,7 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
         """What the machines differ in, and in what would be installed, in words."""
         one, two = self.machines
         seen = one.inspected, two.inspected
-        return [*differences(*seen), *installed_differently(*seen, self.source)]
+        return [*differences(*seen), *firewalls(*seen), *installed_differently(*seen, self.source)]
 
     def kernel_access_denied(self) -> str:
         return ""  # root's

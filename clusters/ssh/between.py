@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from cnibench.clusters.lab import certified
 from cnibench.clusters.lab.namespaces import congestion
 from cnibench.clusters.ssh.bare import BareMachines, shown
-from cnibench.clusters.ssh.inspection import Seen, differences, pair_problems, seen
+from cnibench.clusters.ssh.inspection import Seen, differences, firewalls, pair_problems, seen
 from cnibench.clusters.ssh.lab import payload, requirements
 from cnibench.clusters.ssh.lab.deployment import PairDeployment
 from cnibench.clusters.ssh.lab.remote import Remote
@@ -200,6 +200,7 @@ class SshLab(BareMachines, CellLimits, Consent, Outages):
             f"{both}: {', '.join(profiles)}, as models in namespaces with a macvlan device each;"
             " nothing is installed, and nothing stays",
             *differences(*(machine.inspected for machine in self.machines)),
+            *firewalls(*(machine.inspected for machine in self.machines)),
         ]
 
     def install(self, label: str, profile: Profile) -> PairDeployment:

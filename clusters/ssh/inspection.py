@@ -29,6 +29,7 @@ _NEEDED = {
     "awk": "mawk",
     "sha256sum": "coreutils",
 }
+_NO_SWAP = "swapoff -a; it is on again after a reboot unless /etc/fstab leaves it out"
 # What a kubelet or a CNI calls, which Kubernetes' packages bring
 _OF_NODES = {"iptables": "iptables"}
 
@@ -115,7 +116,7 @@ def _system(one: Seen) -> Iterator[tuple[str, str]]:
     if one["systemd"] != "yes":
         yield "it does not run systemd", "use a distribution with systemd"
     if swap := one.words("swap"):
-        yield f"swap is on ({', '.join(swap)}), which a kubelet refuses", "swapoff -a"
+        yield f"swap is on ({', '.join(swap)}), which a kubelet refuses", _NO_SWAP
     if absent := sorted(_NEEDED.keys() - one.tools):
         packages = " ".join(sorted({_NEEDED[tool] for tool in absent}))
         yield f"not installed: {', '.join(absent)}", _install(one, packages)
@@ -246,6 +247,16 @@ def differences(one: Seen, other: Seen) -> list[str]:
         f"{what} differs: a: {one[name] or 'not reported'}, b: {other[name] or 'not reported'}"
         for name, what in alike.items()
         if one[name] != other[name]
+    ]
+
+
+def firewalls(one: Seen, other: Seen) -> list[str]:
+    """The firewalls that are on, in words. What they let through is not looked at."""
+    return [
+        f"{name}: a firewall is on ({', '.join(on)}): it must let everything from"
+        f" {peer['address']} through, and forward what is for Pods"
+        for name, seen, peer in (("a", one, other), ("b", other, one))
+        if (on := seen.words("firewall"))
     ]
 
 

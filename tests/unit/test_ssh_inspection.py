@@ -9,6 +9,7 @@ import pytest
 from cnibench.clusters.ssh.inspection import (
     Seen,
     differences,
+    firewalls,
     fits,
     installed_differently,
     packages,
@@ -163,3 +164,11 @@ def test_machines_of_two_distributions() -> None:
     ):
         (lacking,) = problems("ssh://a", machine(os="x", tools=given), FOLDER, True)
         assert lacking.remedy == remedy
+
+
+def test_a_firewall_that_is_on_is_named() -> None:
+    assert firewalls(machine(), machine(firewall="")) == []
+    (said,) = firewalls(machine(address="192.0.2.1"), machine(firewall="firewalld ufw"))
+    assert said.startswith(
+        "b: a firewall is on (firewalld, ufw): it must let everything from 192.0.2.1"
+    )

@@ -64,6 +64,10 @@ for one in containerd-shim containerd-shim- conmon crun runsc lxc-start systemd-
   printf '%s\n' "$processes" | grep -q "^$one" && containers="$containers $one"
 done
 say containers "$containers"
+firewall=
+running firewalld && firewall=firewalld
+grep -qs '^ENABLED=yes' /etc/ufw/ufw.conf && firewall="$firewall ufw"
+say firewall "$firewall"
 say kubelet_unit "$(ls -d /etc/systemd/system/kubelet.service* /usr/local/lib/systemd/system/kubelet.service* \
   /usr/lib/systemd/system/kubelet.service* 2>/dev/null)"
 say network "$(ls /etc/cni/net.d/*.conf /etc/cni/net.d/*.conflist 2>/dev/null)"
