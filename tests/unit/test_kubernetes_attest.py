@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.kubernetes.cni import attest
+from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 
 
@@ -79,3 +80,22 @@ def _proof(
         lambda pod, address, size, limit=1.0: "" if size <= largest else "EMSGSIZE",
     )
     return list(attest._mtu(deployment, 4))
+
+
+def test_a_pod_without_a_route_says_what_it_has() -> None:
+    """A real answer of ip(8) where a Pod lost its device."""
+
+    def run(argv: list[str], timeout: float, check: bool = True) -> SimpleNamespace:
+        if argv[0] == "ip":
+            return SimpleNamespace(returncode=2, stdout="")
+        return SimpleNamespace(returncode=0, stdout="lo   UNKNOWN   127.0.0.1/8 \n")
+
+    pod: Any = SimpleNamespace(
+        name="a0", run=run, node=SimpleNamespace(facts=SimpleNamespace(name="worker"))
+    )
+    with pytest.raises(ClusterError) as failed:
+        attest.path_mtu(pod, "10.244.0.8")
+    assert failed.value.message == (
+        "the Pod a0 has no route to 10.244.0.8; it has lo UNKNOWN 127.0.0.1/8"
+    )
+    assert "the CNI's Pod on worker" in failed.value.remedy

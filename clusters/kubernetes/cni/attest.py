@@ -267,15 +267,23 @@ def counted(node: KubernetesNode, pattern: str) -> dict[str, int]:
     }
 
 
+_NETWORK = "ip -br address; ip route; ip -6 route"
+
+
 def path_mtu(pod: KubernetesPod, target: str) -> int:
     """The largest packet that a Pod's route to an address takes: the route's own metric, or its
     device's MTU. Raises ClusterError.
     """
-    found = json.loads(
-        pod.run(["ip", "-d", "-j", "route", "get", target], timeout=20).stdout or "[]"
-    )
-    if not found:
-        raise ClusterError(f"the Pod {pod.name} has no route to {target}")
+    route = pod.run(["ip", "-d", "-j", "route", "get", target], timeout=20, check=False)
+    found = json.loads(route.stdout or "[]")
+    if route.returncode or not found:
+        has = pod.run(["sh", "-c", _NETWORK], timeout=20, check=False).stdout.splitlines()
+        raise ClusterError(
+            f"the Pod {pod.name} has no route to {target}; it has"
+            f" {'; '.join(' '.join(line.split()) for line in has) or 'no device that is up'}",
+            f"see the events of the Pod, and whether the CNI's Pod on {pod.node.facts.name} was"
+            " restarted: kubectl get pods -A -o wide",
+        )
     metrics = found[0].get("metrics") or [{}]
     device = int(pod.read_text(f"/sys/class/net/{found[0]['dev']}/mtu"))
     return min(int(metrics[0].get("mtu", device)), device)
