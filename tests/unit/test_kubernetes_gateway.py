@@ -4,6 +4,7 @@ programs here, and none outlives it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,12 @@ class Here:
 
     def __init__(self) -> None:
         self.dropped: list[str] = []
+        self.started = 0
+        self.slow = 0.0  # s that it takes to start a command
 
     def start(self, namespace: str, pod: str, argv: Sequence[str], **_: Any) -> Local:
+        self.started += 1
+        time.sleep(self.slow)
         return Local(argv)
 
     def hidden(self, text: str) -> str:
@@ -70,6 +76,18 @@ def test_a_program_runs_to_its_end(gateway: Gateway) -> None:
         gateway.run(["false"], timeout=LIMIT)
     with pytest.raises(MissingError, match="no-such-program"):
         gateway.run(["no-such-program"], timeout=LIMIT)
+
+
+def test_threads_that_begin_at_once_share_one_connection() -> None:
+    """As the probes of a stranger do, which has not been talked to before."""
+    here = Here()
+    here.slow = 0.3
+    made = Gateway(here, "space", "pod", "the Pod pod")  # type: ignore[arg-type]
+    with contextlib.closing(made), ThreadPoolExecutor(max_workers=4) as pool:
+        runs = [pool.submit(made.run, ["echo", str(one)], timeout=LIMIT) for one in range(4)]
+        assert [one.result().stdout for one in runs] == [f"{one}\n" for one in range(4)]
+    assert here.started == 1
+    assert here.dropped == []
 
 
 def test_files_are_read(gateway: Gateway, tmp_path: Path) -> None:
@@ -145,6 +163,7 @@ import sys, time
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 import tests.unit.test_kubernetes_gateway as here
 from cnibench.clusters.kubernetes.connection.gateway import Gateway
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 made = Gateway(here.Here(), "space", "pod", "the Pod pod")
 made.spawn(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 1000"], None, None)

@@ -48,14 +48,20 @@ class Gateway:
         self.python = ""  # its version there
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
         self._answers: dict[int, Answer] = {}
         self._stream: Stream | None = None
         self._closing = threading.Event()
 
     def open(self) -> None:
-        """Makes the connection unless there is one. Raises ClusterError."""
-        if self._stream is not None:
-            return
+        """Makes the connection unless there is one, or another thread makes it. Raises
+        ClusterError.
+        """
+        with self._opening:  # a second one would take the first one's place, and end it
+            if self._stream is None:
+                self._try()
+
+    def _try(self) -> None:
         for attempt in range(
             self.there.tries
         ):  # a Pod that is Ready may refuse its first exec while the node is busy
