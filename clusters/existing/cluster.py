@@ -118,6 +118,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         sources: dict[str, str] = {}
         if not current:
             subnets.need(known)
+            self._remove_kept()
             self._make_room(nodes, known)
             sources = install.install(self.access, profile, given, known, nodes)
         try:
@@ -159,6 +160,14 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             raise
         self._deployments.append(deployment)
         return deployment
+
+    def _remove_kept(self) -> None:
+        """What --keep left of the installation before this one, whose Pods lose their network with
+        it: the last one of a run is kept. Raises ClusterError.
+        """
+        for deployment in [one for one in self._deployments if one.uninstall is not None]:
+            self._deployments.remove(deployment)
+            deployment.remove()
 
     def _make_room(self, nodes: Sequence[KubernetesNode], known: Mapping[str, str]) -> None:
         """Removes what an earlier run installed, and the cluster's own CNI (saved first) when that
