@@ -26,6 +26,7 @@ from _kind_runs import (
     output,
     run_of,
 )
+from kind.parts import NETWORK
 
 from cnibench.clusters.kubernetes import images
 
@@ -61,7 +62,7 @@ def registry(
 ) -> Iterator[Registry]:
     """Debian's, on the network of the nodes, which trust its certificate, as podman does."""
     folder = tmp_path_factory.mktemp("registry")
-    (network,) = json.loads(engine("podman", "network", "inspect", "kind"))
+    (network,) = json.loads(engine("podman", "network", "inspect", NETWORK))
     gateway = next(one["gateway"] for one in network["subnets"] if "." in one["gateway"])
     with socket.create_server((gateway, 0)) as free:
         host = f"{gateway}:{free.getsockname()[1]}"
