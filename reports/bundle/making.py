@@ -46,7 +46,7 @@ def bundle(reader: RunReader, key: Path | None = None) -> bytes:
     names = pseudonyms_of(reader)
     files = published(reader, names, container.LARGEST_CONTENTS)
     with unpacked(files) as folder:
-        stated = figures.of(analyse([RunReader(folder)]))
+        stated = figures.of(analyse([RunReader(folder)], only_stated=True))
     files[container.CONTENTS] = msgspec.json.encode(
         Contents(
             schema=SCHEMA,

@@ -49,9 +49,9 @@ class Verified:
 def verified(
     path: Path, signers: Path | None = None
 ) -> Iterator[tuple[Verified, RunReader, Analysis | None]]:
-    """What was found, the run for as long as the context lasts, and its analysis (None where the
-    run is not intact). With ``signers``, a file of allowed signers, the bundle must be signed by
-    one.
+    """What was found, the run for as long as the context lasts, and its analysis as far as bundles
+    state one (``only_stated``; None where the run is not intact). With ``signers``, a file of
+    allowed signers, the bundle must be signed by one.
 
     Raises InputError for a file that is no bundle, was changed, or is of a newer version;
     MissingError without ssh-keygen where there is a signature.
@@ -100,7 +100,7 @@ def _run(found: Verified, reader: RunReader, stated: bytes, files: set[str]) -> 
     if reader.problems:  # of lines that cannot be decoded
         found.problems += list(map(str, reader.problems))
         return None
-    analysis = analyse([reader])
+    analysis = analyse([reader], only_stated=True)
     found.problems += list(map(str, reader.problems))
     _figures(found, reader, analysis, stated)
     found.warnings += reader.warnings

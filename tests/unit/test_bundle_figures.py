@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cnibench.reports.bundle import container
+from cnibench.analysis.build import analyse
+from cnibench.reports.bundle import container, figures
 from tests.unit._bundles import Files, document, put, refusal
+from tests.unit._runs import synthetic
 from tests.unit._tampering import FILES, without
 
 
@@ -68,3 +70,20 @@ FIGURES: dict[str, tuple[Callable[[], Files], str]] = {
 def test_changed_figures(name: str, tmp_path: Path) -> None:
     make, words = FIGURES[name]
     assert re.search(words, refusal(tmp_path, put(make())))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"blocks": 4},  # the additive model
+        {"blocks": 12},
+        {"blocks": 12, "until_decided": True},
+        {"blocks": 30, "until_decided": True, "noise": 0.001, "fail": [("same", 3)]},
+    ],
+)
+def test_what_bundles_state_is_what_reports_say(given: dict[str, Any], tmp_path: Path) -> None:
+    truth = {"veth-baseline": 1.0, "same": 1.0, "equal": 1.0, "slow": 0.9}
+    run = synthetic(tmp_path, truth, **given)
+    whole, stated = analyse([run]), analyse([run], only_stated=True)
+    assert stated.pairs
+    assert figures.of(stated) == figures.of(whole)

@@ -55,6 +55,7 @@ def analyse(
     baseline: str = "",
     only: Sequence[str] = (),
     family: Literal["all", "baseline"] = "all",
+    only_stated: bool = False,
 ) -> Analysis:
     """All figures and verdicts of one run, or of several together.
 
@@ -65,6 +66,9 @@ def analyse(
 
     ``only`` are patterns of labels: without the others, which are not corrected for either (every
     pattern has to match one). ``family`` baseline: only the pairs with the baseline are compared.
+
+    ``only_stated``: without words, groups, bounds and diagnostics, which no bundle states and which
+    take most of the time. All that is read is read all the same, and its problems are named.
     """
     if not readers:
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
@@ -84,9 +88,10 @@ def analyse(
     fidelity = {one.first.label: one.first.fidelity for one in gathered.series}
     sources, cpp = cycles(readers, numbers, labels, fidelity)
     combined = [by_runs(one) for one in contexts]
-    results = figures.results(combined, level, sources)
+    results = figures.results(combined, level, sources, diagnostics=not only_stated)
     compared, host = to_host(combined)
-    pairs, groups = compare(compared, level, look, base=base if family == "baseline" else "")
+    against = base if family == "baseline" else ""
+    pairs, groups = compare(compared, level, look, base=against, only_stated=only_stated)
     failures = [
         one for one in _unsupported(readers) + gathered.failures if one.label not in left_out
     ]
@@ -94,7 +99,7 @@ def analyse(
     short = contradictions(readers, numbers, contexts) + shortfalls(readers, numbers)
     known = any((pair.verdict in PROVEN and not pair.exact) or pair.within for pair in pairs)
     # the blocks of several runs are no units
-    units = main_contexts(contexts, main) if len(readers) == 1 else []
+    units = main_contexts(contexts, main) if len(readers) == 1 and not only_stated else []
     attestations = _attestations(readers)
     problems = [
         f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)
@@ -127,7 +132,7 @@ def analyse(
         independence=independence(units, known),
         runs=runs,
         environments=[reader.environment for reader in readers],
-        turning=turning_points(results, level, main),
+        turning=[] if only_stated else turning_points(results, level, main),
         main=main,
         current=_current(readers),
         clear=_clear(readers),
@@ -138,7 +143,7 @@ def analyse(
         left_out=lost_time.left_out(readers),
         taken=lost_time.taken(readers, numbers),
     )
-    return narrative.with_words(analysis)
+    return analysis if only_stated else narrative.with_words(analysis)
 
 
 def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:

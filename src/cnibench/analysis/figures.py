@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     from cnibench.analysis.comparison.contexts import Context, Member
 
 _Odd = tuple[list[int], float | None, float | None, float | None, float | None]
+_NOTHING: _Odd = ([], None, None, None, None)
 
 
-def results(contexts: Sequence[Context], level: float, sources: Mapping[str, str]) -> list[Result]:
+def results(
+    contexts: Sequence[Context],
+    level: float,
+    sources: Mapping[str, str],
+    *,
+    diagnostics: bool = True,
+) -> list[Result]:
     """A Result for each label of each context; ``sources`` says for each label where its cycles
-    come from.
+    come from. Without ``diagnostics`` nobody looks for outliers, drift and dependence.
     """
     members = [
         (context, label, member)
@@ -31,7 +38,7 @@ def results(contexts: Sequence[Context], level: float, sources: Mapping[str, str
         np.array([member.values[block] for block in sorted(member.values)])
         for _, _, member in members
     ]
-    odd = _odd(rows)
+    odd = _odd(rows) if diagnostics else [_NOTHING] * len(rows)
     found = []
     for (context, label, member), row, what in zip(members, rows, odd, strict=True):
         interval = median_interval(row, level)
@@ -94,7 +101,7 @@ def _odd(rows: Sequence[Array]) -> list[_Odd]:
     """Outliers, drift and dependence of each row; both p values are Holm's over all rows of the
     run.
     """
-    found: list[_Odd] = [([], None, None, None, None)] * len(rows)
+    found = [_NOTHING] * len(rows)
     rho, rho_p, lag, lag_p = (np.full(len(rows), np.nan) for _ in range(4))
     flags: dict[int, list[int]] = {}
     for indices in by_length(rows):

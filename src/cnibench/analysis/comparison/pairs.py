@@ -69,19 +69,24 @@ def compare(
     *,
     base: str = "",
     groups: bool = True,
+    only_stated: bool = False,
 ) -> tuple[list[Pair], list[Group]]:
     """All pairs with Holm's correction over the pairs of their context, and each context's groups
     (none where ``groups`` are not asked for).
 
     ``look``: at that look of a run, and corrected for all of its looks, too (joint.py). ``base``:
-    only the pairs with that label, and the correction covers only these.
+    only the pairs with that label, and the correction covers only these. ``only_stated``: without
+    groups and without what bundles do not state of pairs (diagnostics, ``within``,
+    ``detectable``).
     """
     families = [_tests(number, context, level, base) for number, context in enumerate(contexts)]
     tests = [test for family in families for test in family]
-    _test(tests, bounds=look is None)
+    _test(tests)
+    if not only_stated:
+        _diagnose(tests, bounds=look is None)
     for family in families:
         if look:
-            _decide_jointly(family, level, look)
+            _decide_jointly(family, level, look, bounds=not only_stated)
         else:
             _decide(family, level)
     _estimate(tests)
@@ -92,7 +97,7 @@ def compare(
         known, model = effects(context, few, len(family), level)
         mine = [_pair(context, test, known.get((test.a, test.b)), level) for test in family]
         pairs += mine
-        if groups:
+        if groups and not only_stated:
             shown.append(group(context, mine, model, every=not base))
     return pairs, shown
 
@@ -132,18 +137,25 @@ def _tests(number: int, context: Context, level: float, base: str) -> list[_Test
     ]
 
 
-def _test(tests: Sequence[_Test], *, bounds: bool) -> None:
-    """Each pair's p, scale and, where asked for, bound, and, corrected over all of them, the p of
-    dependence between its blocks.
+def _test(tests: Sequence[_Test]) -> None:
+    """Each pair's own p, and its effect."""
+    rows = [test.row for test in tests]
+    for indices in by_length(rows):
+        found = signed_rank(np.array([rows[i] for i in indices]), interval=False)
+        for at, i in enumerate(indices):
+            tests[i].p, tests[i].effect = float(found.p[at]), float(found.effect[at])
+
+
+def _diagnose(tests: Sequence[_Test], *, bounds: bool) -> None:
+    """Each pair's spread, scale and, where asked for, bound, and, corrected over all of them, the p
+    of dependence between its blocks.
     """
     rows = [test.row for test in tests]
     for indices in by_length(rows):
         table = np.array([rows[i] for i in indices])
-        found = signed_rank(table, interval=False)
         lag, robust = dependence(table)[1], scale(table)
         spread = table.std(axis=1, ddof=1) if table.shape[1] > 1 else robust
         for at, i in enumerate(indices):
-            tests[i].p, tests[i].effect = float(found.p[at]), float(found.effect[at])
             tests[i].dependence_p, tests[i].scale = float(lag[at]), float(robust[at])
             tests[i].spread = float(spread[at])
         for size in {tests[i].family for i in indices} if bounds else ():
@@ -163,9 +175,9 @@ def _bound(tests: Sequence[_Test], level: float) -> None:
         test.within = float(bound)
 
 
-def _decide_jointly(family: Sequence[_Test], level: float, look: Look) -> None:
-    """The p of the joint test of differences, and whether it is proven that pairs differ by less
-    than the resolution.
+def _decide_jointly(family: Sequence[_Test], level: float, look: Look, *, bounds: bool) -> None:
+    """The p of the joint test of differences, and, where ``bounds`` are asked for, whether it is
+    proven that pairs differ by less than the resolution.
 
     A significant pair has the interval of the pair alone where so few blocks have none of the level
     that is adjusted for the selection; any other has one that contains 1. Pairs with too few blocks
@@ -186,7 +198,7 @@ def _decide_jointly(family: Sequence[_Test], level: float, look: Look) -> None:
             continue
         selected = significant * level / m
         test.alpha = selected if test.p <= selected else level
-    positive = [test for test in tested if test.logs]
+    positive = [test for test in tested if test.logs] if bounds else []
     bound = math.log1p(look.resolution)
     if positive:
         for test, p_less in zip(
@@ -253,7 +265,6 @@ def _pair(context: Context, test: _Test, effect: Effect | None, level: float) ->
         return counted
     verdict, evidence, reason = _verdict(context, test, effect, level)
     known = n > 1 and test.logs
-    spread = test.spread if known else None
     reach = math.inf
     if known and test.scale > 1e-12:  # less is the rounding of constants
         standard = standard_effect(n, test.family, level, estimated=True, jointly=test.joint)
@@ -281,13 +292,13 @@ def _pair(context: Context, test: _Test, effect: Effect | None, level: float) ->
         verdict=verdict,
         family=test.family,
         effect=test.effect if n else None,
-        spread=spread,
-        scale=test.scale if known else None,
+        spread=_number(test.spread) if known else None,
+        scale=_number(test.scale) if known else None,
         blocks_needed=test.needed,
         reason=reason,
         detectable=None if math.isinf(reach) else math.expm1(min(700.0, reach)),
         within=math.expm1(min(700.0, test.within)) if test.logs and test.within >= 0 else None,
-        dependence_p=None if math.isnan(test.dependence_p) else test.dependence_p,
+        dependence_p=_number(test.dependence_p),
         basis=_basis(test, effect),
         replicate=context.replicate,
         evidence=evidence,
@@ -341,6 +352,10 @@ def _known(context: Context, test: _Test) -> Pair | None:
         basis="counts",
         evidence="none" if a == b else "proven",
     )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _exp(value: float, logs: bool) -> float | None:
