@@ -5,6 +5,7 @@ called.
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,9 @@ _SBIN = (
     "/usr/sbin",
     "/sbin",
 )  # of nginx, iptables, ipset; a user's PATH, or that of a plain su, has them not
+# allocations between two collections: with the usual 700 a sixth of an analysis' time goes into
+# looking through samples that are all still needed
+GARBAGE = 100_000
 
 
 class Commands(click.Group):
@@ -154,6 +158,7 @@ def _main() -> None:
     # numpy's BLAS ends the process where it cannot start a thread for each CPU, or waits for ever;
     # nothing here is large enough for them
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    gc.set_threshold(GARBAGE)
     memory.install()
     arguments = sys.argv[1:]
     if "--debug" in arguments:
