@@ -30,12 +30,16 @@ _STRUCTURE = frozenset(
         *("files", "documents", "folder"),
     )
 )
+_REPLACED = frozenset(("before", "sha256", "raw"))  # of an event: hashes of what is not published
 # Of a sample: what says where it belongs. The rest is free text, or figures.
 _WHERE = (
     *("label", "profile", "placement", "path", "workload", "cpus", "window", "testbed", "wire"),
     *("wire_offload", "metric", "unit", "better", "fidelity", "status", "method", "priority"),
 )
+_FREE = ("reason", "disturbed", "params", "congestion_control")
 _coordinates = attrgetter(*_WHERE)
+_free = attrgetter(*_FREE)
+_words = attrgetter("cell", *_WHERE, *(name for name in _FREE if name != "params"))
 
 
 def pseudonyms_of(reader: RunReader) -> Pseudonyms:
@@ -70,7 +74,7 @@ def published(reader: RunReader, names: Pseudonyms, most: int) -> dict[str, byte
             {
                 key: value
                 for key, value in record.items()
-                if key not in _STRUCTURE | {"before", "sha256", "raw"}
+                if key not in _STRUCTURE and key not in _REPLACED
             }
         )
         kept = {key: value for key, value in record.items() if key in _STRUCTURE}
@@ -126,8 +130,7 @@ class _Lines:
         self._sizes: dict[str, int] = {}
         self._samples = msgspec.json.Decoder(Sample)
         self._records = msgspec.json.Decoder(dict[str, Any])
-        self._known: set[tuple[Any, ...]] = set()
-        self._said: dict[bytes, tuple[Any, ...]] = {}
+        self._said: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def add(self, name: str, segment: chain.Segment) -> Record:
         """The piece that takes the place of ``segment``, as an event commits it."""
@@ -148,19 +151,17 @@ class _Lines:
         return {name: b"".join(pieces) for name, pieces in self._new.items()}
 
     def _sample(self, line: Sample) -> Sample:
-        where = _coordinates(line)
-        if where not in self._known:
-            _check(all(self._names.text(text) == text for text in where), "a sample's coordinate")
-            self._known.add(where)
-        _check(line.cell in self._ids, "a cell's name")
-        said = (line.reason, line.disturbed, line.params, line.congestion_control)
-        key = msgspec.json.encode(said)
+        key = (*_words(line), msgspec.json.encode(line.params))
         new = self._said.get(key)
         if new is None:  # many lines contain the same words
-            new = self._said[key] = tuple(self._names.walk(said))
-        if new == said:
-            return line
-        reason, disturbed, params, control = new
-        return msgspec.structs.replace(
-            line, reason=reason, disturbed=disturbed, params=params, congestion_control=control
-        )
+            new = self._said[key] = self._changed(line)
+        return msgspec.structs.replace(line, **new) if new else line
+
+    def _changed(self, line: Sample) -> dict[str, Any]:
+        """The fields of the line that are published otherwise."""
+        where = _coordinates(line)
+        _check(all(self._names.text(text) == text for text in where), "a sample's coordinate")
+        _check(line.cell in self._ids, "a cell's name")
+        old = _free(line)
+        new = tuple(self._names.walk(old))
+        return {} if new == old else dict(zip(_FREE, new, strict=True))

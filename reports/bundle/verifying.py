@@ -14,6 +14,7 @@ import msgspec
 from cnibench import __version__
 from cnibench.analysis.build import analyse
 from cnibench.analysis.model import Analysis
+from cnibench.analysis.samples.series import gather
 from cnibench.cpp import summary
 from cnibench.errors import CnibenchError, InputError
 from cnibench.model.cell import SCHEMA
@@ -96,11 +97,13 @@ def _run(found: Verified, reader: RunReader, stated: bytes, files: set[str]) -> 
     if found.problems:
         return None
     found.samples = len(reader.done())
-    found.problems += statements.contradictions(reader)
+    said = statements.Statements(reader)
+    gathered = gather([reader], said.look)
+    found.problems += said.found
     if reader.problems:  # of lines that cannot be decoded
         found.problems += list(map(str, reader.problems))
         return None
-    analysis = analyse([reader], only_stated=True)
+    analysis = analyse([reader], only_stated=True, gathered=gathered)
     found.problems += list(map(str, reader.problems))
     _figures(found, reader, analysis, stated)
     found.warnings += reader.warnings

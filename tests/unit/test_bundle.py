@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cnibench.analysis.build import analyse
+from cnibench.analysis.samples.series import gather
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.reports.bundle import container, signature, statements
@@ -229,5 +230,7 @@ def test_what_a_run_says_of_itself_must_be_possible(name: str, tmp_path: Path) -
         writer.environment(where)
         writer.finish_all([(cell, lines, [])], 0)
         writer.event("run-finished", failed=0)
-    found = statements.contradictions(RunReader(tmp_path / "run"))
-    assert [one for one in found if re.search(words, one)] == found != []
+    run = RunReader(tmp_path / "run")
+    said = statements.Statements(run)
+    gather([run], said.look)
+    assert [one for one in said.found if re.search(words, one)] == said.found != []

@@ -61,7 +61,7 @@ def command(
             f"{path}: already exists, and is a different file", "name another with --out"
         )
     write(path, content)
-    seal, files = container.opened(path, content)
+    seal, sizes = container.summary(path, content)
     if as_json:
         print_json(
             {
@@ -72,7 +72,7 @@ def command(
                 "sha256": seal.sha256,
                 "file_sha256": digest(content),
                 "signed": bool(seal.signature),
-                "files": {name: len(data) for name, data in files.items()},
+                "files": sizes,
             }
         )
         return 0

@@ -56,6 +56,7 @@ def analyse(
     only: Sequence[str] = (),
     family: Literal["all", "baseline"] = "all",
     only_stated: bool = False,
+    gathered: Gathered | None = None,
 ) -> Analysis:
     """All figures and verdicts of one run, or of several together.
 
@@ -69,11 +70,12 @@ def analyse(
 
     ``only_stated``: without words, groups, bounds and diagnostics, which no bundle states and which
     take most of the time. All that is read is read all the same, and its problems are named.
+    ``gathered`` is what was read of the samples already.
     """
     if not readers:
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
     each_once(readers)
-    gathered = gather(readers)
+    gathered = gathered or gather(readers)
     numbers, apart = environments(readers, gathered, allow_different)
     every = _labels(readers, gathered.series)
     labels = restricted(every, only)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,19 +85,23 @@ class Gathered:
     unread: dict[str, int] = field(default_factory=dict)
 
 
-def gather(readers: Sequence[RunReader]) -> Gathered:
+def gather(
+    readers: Sequence[RunReader], watch: Callable[[Sequence[Line]], None] | None = None
+) -> Gathered:
     """Reads all samples. In windows with perf only the cycles count: the other figures of such a
-    window carry perf's own cost.
+    window carry perf's own cost. ``watch`` is shown all lines, to save it a pass of its own.
 
     Disturbed samples give no figure, and are neither a success nor a failure.
     """
     found = Gathered([], [], [], [], [], 0)
     for number, reader in enumerate(readers):
-        _gather_run(number, reader, found)
+        _gather_run(number, reader, found, watch)
     return found
 
 
-def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
+def _gather_run(
+    number: int, reader: RunReader, found: Gathered, watch: Callable[[Sequence[Line]], None] | None
+) -> None:
     series: dict[tuple[int, str, bytes], Series] = {}
     of_cell: dict[str, list[Tried]] = {}
     reads: dict[int, dict[str, Any]] = {}  # of those in of_cell, by id
@@ -112,6 +116,8 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
         return _in_force(line, cells.get(line.cell), reader.plan, control)
 
     for piece in samples(reader):
+        if watch is not None:
+            watch(piece)
         for line in piece:
             found.lines += 1
             if line.warmup:
@@ -126,7 +132,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 variants = of_cell.setdefault(cell, [])
                 like = (one for one in variants if _agree(reads[id(one)], known))
                 if (same := next(like, None)) is None:
-                    own = cells[cell].params if cell in cells else _object(line.params)
+                    own = cells[cell].params if cell in cells else parameters(line.params)
                     same = Tried(number, first(line), json.dumps(own, sort_keys=True))
                     variants.append(same)
                     reads[id(same)] = _read_back(same.first)
@@ -158,7 +164,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             one = series.get(key)
             if one is None:
                 if raw not in canonical:
-                    canonical[raw] = json.dumps(_object(raw), sort_keys=True)
+                    canonical[raw] = json.dumps(parameters(raw), sort_keys=True)
                 one = series[key] = Series(number, first(line), canonical[raw], tried)
             one.blocks.append(line.block)
             one.values.append(value)
@@ -177,7 +183,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
         )
 
 
-def _object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
+def parameters(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     """Parameters out of a line. Raises InputError when they are something else."""
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
@@ -267,7 +273,7 @@ def _disturbed(run: int, line: Line) -> Disturbed:
 
 
 def _failure(line: Line, raw: bytes) -> Failure:
-    params = _object(raw)
+    params = parameters(raw)
     status, reason = line.status, line.reason
     if status == "ok":
         status, reason = (
