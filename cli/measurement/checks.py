@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cnibench.cli.measurement import priorities
-from cnibench.cli.measurement.packages import install_command, lacking
+from cnibench.cli.measurement.packages import install_command, lacking, together
 from cnibench.errors import MissingError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
@@ -118,8 +118,7 @@ def check_machine(
         ]
     if problems:
         raise MissingError(
-            "; ".join(item.lacks for item in problems),
-            "; ".join(dict.fromkeys(item.remedy for item in problems)),
+            "; ".join(item.lacks for item in problems), together(item.remedy for item in problems)
         )
 
 
@@ -152,10 +151,9 @@ def runnable_profiles(
         ]
     if not found.runnable:
         reasons = "; ".join(f"{one.label}: {one.lacks}" for one in found.unsupported)
-        remedies = dict.fromkeys(one.remedy for one in found.unsupported)
         raise MissingError(
             f"this machine cannot run {'it' if len(asked) == 1 else 'any of them'}: {reasons}",
-            "; ".join(remedies),
+            together(one.remedy for one in found.unsupported),
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterable, Mapping
 
 from cnibench.registry import packages_of
@@ -34,6 +35,10 @@ _UBUNTU: Mapping[str, str] = {
     "linux-perf": "linux-tools-generic",
     "bpftool": "linux-tools-common",
 }  # Debian's name to Ubuntu's
+_APT = "sudo apt-get install --no-install-recommends"
+_INSTALLS = re.compile(
+    r"sudo apt-get install (?:--no-install-recommends )?([a-z0-9.+ -]+?)(?:  # .*)?"
+)
 
 
 def lacking(tools: Iterable[str]) -> list[str]:
@@ -50,15 +55,30 @@ def install_command(tools: Iterable[str]) -> str:
     for package in ("clusters", "workloads", "collectors"):
         names |= packages_of(package)
     renamed = _UBUNTU if "ubuntu" in system else {}
-    wanted = sorted(
-        {renamed.get(package, package) for package in (names.get(tool, tool) for tool in tools)}
-    )
+    wanted = {
+        renamed.get(package, package) for package in (names.get(tool, tool) for tool in tools)
+    }
     if not {"debian", "ubuntu"} & set(system):
-        return f"install the packages that Debian calls: {' '.join(wanted)}"
-    command = f"sudo apt-get install --no-install-recommends {' '.join(wanted)}"
-    if "netperf" in wanted:
-        section = "multiverse" if "ubuntu" in system else "non-free"
-        command += f"  (netperf is in the section {section} of the distribution)"
+        return f"install the packages that Debian calls: {' '.join(sorted(wanted))}"
+    return _command(wanted)
+
+
+def together(remedies: Iterable[str]) -> str:
+    """Remedies as one line: one command for all packages, last, for it may end with a comment."""
+    others, wanted = dict[str, None](), set[str]()
+    for remedy in remedies:
+        if found := _INSTALLS.fullmatch(remedy):
+            wanted |= set(found[1].split())
+        elif remedy:
+            others[remedy] = None
+    return "; ".join([*others, *([_command(wanted)] if wanted else [])])
+
+
+def _command(packages: set[str]) -> str:
+    command = f"{_APT} {' '.join(sorted(packages))}"
+    if "netperf" in packages:  # a comment, so that the line can be pasted into a shell
+        component = "multiverse" if "ubuntu" in _system() else "non-free"
+        command += f"  # netperf: add {component} to the components in /etc/apt, apt-get update"
     return command
 
 

@@ -225,7 +225,7 @@ def test_doctor_names_what_is_missing_and_one_command(
     assert call("doctor", "--json") == 3
     found = document(capsys)
     assert found["install"].startswith(
-        "sudo apt-get install --no-install-recommends netperf  (netperf is in the section non-free"
+        "sudo apt-get install --no-install-recommends netperf  # netperf: add non-free"
     )
     assert {item["for"] for item in found["missing"]} == {
         name for name, work in providers("workloads").items() if "netperf" in work.tools
@@ -248,7 +248,10 @@ def test_doctor_calls_no_profile_ok_where_the_lab_lacks_a_program(
     found = document(capsys)["profiles"]
     assert {one["runs"] for one in found} == {"no"}
     assert all("not installed: nsenter" in one["lacks"] for one in found)
-    assert all("sudo apt-get install util-linux" in one["remedy"] for one in found)
+    assert all(one["remedy"].endswith(" util-linux") for one in found)
+    assert call("doctor") == 3
+    said = capsys.readouterr().out
+    assert said.count("not installed: nsenter") == 2, "of the lab, and of all profiles together"
 
 
 def test_a_congestion_control_that_is_not_there_is_refused_in_a_sentence(
@@ -269,6 +272,26 @@ def test_packages_are_those_of_the_distribution(monkeypatch: pytest.MonkeyPatch)
     assert (
         packages.install_command(["perf", "perf"])
         == "install the packages that Debian calls: linux-perf"
+    )
+
+
+@pytest.mark.parametrize("system", ["debian", "ubuntu"])
+def test_what_installs_programs_can_be_pasted_into_a_shell(
+    monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    monkeypatch.setattr(packages, "_system", lambda: (system,))
+    netperf = packages.install_command(["netperf"])
+    line = packages.together(
+        ["sudo apt-get install ipset", netperf, "run as root", "sudo apt-get install ipset", ""]
+    )
+    assert line.startswith(
+        "run as root; sudo apt-get install --no-install-recommends ipset netperf  # "
+    )
+    assert {"debian": "non-free", "ubuntu": "multiverse"}[system] in line
+    for command in (netperf, line):
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+    assert packages.together(["sudo apt-get install podman, or start docker"]) == (
+        "sudo apt-get install podman, or start docker"
     )
 
 

@@ -51,6 +51,23 @@ def test_contexts_are_checked_and_the_current_one_is_pinned(tmp_path: Path) -> N
     assert "very-secret" not in error.value.message + error.value.remedy
 
 
+def test_a_kubeconfig_that_is_not_there_is_never_replaced_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default one may be of another cluster, and a run changes its cluster."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    default = tmp_path / ".kube" / "config"
+    default.parent.mkdir()
+    kubeconfig(tmp_path, NOWHERE).rename(default)
+    assert Access(None).context == "lab"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    with pytest.raises(InputError, match=f"{tmp_path}/b: No such file") as error:
+        Access(None)
+    assert "KUBECONFIG" in error.value.remedy
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{default}")
+    assert Access(None).context == "lab"
+
+
 def test_requests_are_those_of_the_user_of_the_context(tmp_path: Path) -> None:
     api = Heard()
     with serving(api) as address:

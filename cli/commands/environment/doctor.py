@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ def examine(
     ...}], vm{possible, summary}, disturbances[{what, remedy}], nodes{cluster: {facts{node: {...}},
     remarks[{kind, what, remedy}]}}}.
     """
-    from cnibench.cli.measurement.packages import install_command, lacking
+    from cnibench.cli.measurement.packages import install_command, lacking, together
     from cnibench.model.profile import builtin, choose
     from cnibench.registry import provider, providers
     from cnibench.system.environment import disturbances, machine
@@ -133,13 +133,13 @@ def examine(
             )
             fields = {
                 "lacks": "; ".join(one.lacks for one in problems),
-                "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems)),
+                "remedy": together(one.remedy for one in problems),
             }
             shown = fields
             if absent_here:
                 shown = {
                     "lacks": "; ".join(one["lacks"] for one in absent_here),
-                    "remedy": "; ".join(dict.fromkeys(one["remedy"] for one in absent_here)),
+                    "remedy": together(one["remedy"] for one in absent_here),
                 }
             elif where == "ok" and name == "lab" and without:
                 shown = {
@@ -237,14 +237,14 @@ def _print(found: Mapping[str, Any]) -> None:
         if found[key]:
             print_table(
                 (title, "", "remedy"),
-                [(one["for"], one["lacks"], one["remedy"]) for one in found[key]],
+                _alike((one["for"], one["lacks"], one["remedy"]) for one in found[key]),
             )
     print_table(
         ("profile", "cluster", "runs here", "why not", "remedy"),
-        [
+        _alike(
             (one["profile"], one["cluster"], one["runs"], one["lacks"], one["remedy"])
             for one in found["profiles"]
-        ],
+        ),
     )
     for name, nodes in found["nodes"].items():
         if nodes:
@@ -258,6 +258,16 @@ def _print(found: Mapping[str, Any]) -> None:
         click.echo(f"one command for all programs:\n  {found['install']}")
     elif not found["missing"]:
         click.echo("nothing is missing")
+
+
+def _alike(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those that lack the same and have the same remedy, the last two columns, as one row: what a
+    whole kind of cluster lacks is said once, not once for each of fifty profiles.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, *rest in rows:
+        found.setdefault((*rest, "" if rest[-2] else name), []).append(name)
+    return [(", ".join(names), *rest[:-1]) for rest, names in found.items()]
 
 
 def _compared(kind: str, nodes: Mapping[str, Any]) -> None:

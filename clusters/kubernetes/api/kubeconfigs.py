@@ -31,7 +31,8 @@ def read(kubeconfig: Path | None) -> dict[str, Any]:
             part = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(
-                f"{path}: {error.strerror}", "name the kubeconfig with --kubeconfig FILE"
+                f"{path}: {error.strerror}",
+                "name the kubeconfig with --kubeconfig FILE or in KUBECONFIG",
             ) from None
         except (yaml.YAMLError, UnicodeDecodeError):  # its text is not quoted: it may be a secret
             raise InputError(
@@ -85,8 +86,11 @@ def user(config: Mapping[str, Any], context: str) -> Mapping[str, Any]:
 
 
 def files(kubeconfig: Path | None) -> list[Path]:
-    """Those that kubectl would read; the last one need not exist."""
+    """Those that kubectl would read; the last one need not exist. Where KUBECONFIG names none that
+    exists, it is not ~/.kube/config: that may be another cluster.
+    """
     if kubeconfig is not None:
         return [kubeconfig]
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return [path for path in named if path.exists()] or [Path.home() / ".kube" / "config"]
+    found = [path for path in named if path.exists()]
+    return found or named[-1:] or [Path.home() / ".kube" / "config"]
