@@ -5,6 +5,7 @@ no claim of a figure is left without a value, but for those that are named here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,14 +15,18 @@ from cnibench.analysis import Analysis, Cpp, Result, analyse
 from cnibench.claims import evaluate
 from cnibench.model.cell import Cell
 from cnibench.model.profile import choose
+from cnibench.model.units import duration
 from cnibench.planning import plans
 from cnibench.planning.cells import cells
-from cnibench.registry import providers
+from cnibench.planning.forecast import passes, whole
+from cnibench.registry import provider, providers
 from cnibench.reproduction import Panel, figures, points, reduced
 from cnibench.reproduction.model import SHARES, WIRE
+from cnibench.testbed.cluster import Options
 from tests.unit._claims import cycles, result, values
 from tests.unit._runs import synthetic
 
+STUDIES = ("bruijn2017", "makowski2018", "qi2021")
 PARTS = (
     *("bridge", "fib", "ip-forward", "netfilter", "conntrack", "ebpf", "veth", "vxlan", "ipip"),
     "segmentation",
@@ -69,7 +74,28 @@ def rows(panel: Panel, cell: Cell, seed: int) -> Iterator[Result | Cpp]:
         yield msgspec.structs.replace(table, mtu=cell.mtu, ip=cell.ip, **where)
 
 
-@pytest.fixture(scope="module", params=["bruijn2017", "makowski2018", "qi2021"])
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_documentation_says_how_long_each_figure_takes(study: str) -> None:
+    """As ``--dry-run`` does where every profile can be measured."""
+    known, lab, works = (
+        figures(study),
+        provider("clusters", "lab")(Options()),
+        providers("workloads"),
+    )
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    for chosen in (known.figures, *((one,) for one in known.figures)):
+        name = chosen[0].called if len(chosen) == 1 else "all"
+        plan, _ = reduced(known, chosen, plans.named(study))
+        samples, seconds = "none", ""
+        if plan is not None:
+            profiles = choose(plan.cni)
+            found = passes(cells(plan, works, profiles)[0], plan.blocks)
+            seconds = duration(whole(found, works, plan.duration, plan.warmup, lab, profiles))
+            samples = str(len(found))
+        assert f"| {study} | {name} | {samples} | {seconds} |\n".replace("  ", " ") in page
+
+
+@pytest.fixture(scope="module", params=STUDIES)
 def measured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Analysis]:

@@ -329,6 +329,18 @@ def test_a_study_without_figures_of_a_kind_is_still_listed(tmp_path: Path) -> No
     assert "| Figure 10: TCP bandwidth with and without a filter | - | - |" in index
 
 
+def test_a_dry_run_of_a_table_of_properties_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = call(["reproduce", "makowski2018", "--figure", "5", "--dry-run"])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("nothing is measured\nnote: Figure 5: a table of properties")
+    done = call(["reproduce", "qi2021", "--figure", "I", "--dry-run", "--json"])
+    assert json.loads(done.stdout)["samples"] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("names", ["", "7.2,", " ,7.2"])
 def test_an_empty_name_of_a_figure_is_refused(names: str) -> None:
     """It would stand for all figures, which take most of an hour."""

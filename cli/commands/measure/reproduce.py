@@ -106,8 +106,22 @@ def command(
 
         return _show(known, chosen, find(run, folder), out, force, as_json)
     if not any(figure.panels for figure in chosen):
+        if dry_run:
+            _nothing(chosen, as_json)
+            return 0
         return _show(known, chosen, None, out, force, as_json)
     return _measure(known, chosen, kernel, seed, dry_run, folder, out, force, as_json)
+
+
+def _nothing(chosen: tuple[Figure, ...], as_json: bool) -> None:
+    """What --dry-run says of tables of properties."""
+    notes = [f"{figure.called}: {figure.missing}" for figure in chosen]
+    if as_json:
+        print_json({"schema": 1, "cells": [], "samples": 0, "seconds": 0.0, "notes": notes})
+        return
+    click.echo("nothing is measured")
+    for note in notes:
+        click.echo(f"note: {note}")
 
 
 def _measure(
