@@ -29,11 +29,12 @@ SEEN = """
     if (!color || color === "none" || !(box.width || box.height)) return;
     found.push([kind, color, getComputedStyle(element).opacity, element.textContent]);
   };
-  const drawn = (one, how) => add("mark", one, getComputedStyle(one)[how]);
   for (const svg of document.querySelectorAll(".plot svg")) {
     svg.querySelectorAll("text").forEach((one) => add("text", one, getComputedStyle(one).fill));
-    svg.querySelectorAll(".role-mark line").forEach((one) => drawn(one, "stroke"));
-    svg.querySelectorAll(".mark-symbol.role-mark path").forEach((one) => drawn(one, "fill"));
+    const drawn = (marks, kind, how) =>
+      svg.querySelectorAll(marks).forEach((one) => add(kind, one, getComputedStyle(one)[how]));
+    drawn(".role-mark line", "line", "stroke");
+    drawn(".mark-symbol.role-mark path", "point", "fill");
   }
   return found;
 })()
@@ -53,7 +54,9 @@ BEHIND = """
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pictures")
     truth = {"flannel": 1.0, LONG: 1.2}
-    build(runs_of_a_site(folder, truth, blocks=8), folder / "site")
+    runs = runs_of_a_site(folder, truth, blocks=8)
+    build(runs, folder / "site")
+    build(runs[:1], folder / "site" / "alone")  # two runs are too few for intervals between them
     return folder / "site"
 
 
@@ -75,7 +78,7 @@ def test_everything_in_a_chart_stands_out_and_fits(
     browser: Browser, site: Path, width: int, scheme: str
 ) -> None:
     kinds = set()
-    for file in sorted(site.glob("*.html")):
+    for file in [*sorted(site.glob("*.html")), *sorted(site.glob("alone/workload-*.html"))]:
         visit = Visit(browser, file, width=width, scheme=scheme)
         visit.draw()
         page: Any = visit.page
@@ -86,13 +89,14 @@ def test_everything_in_a_chart_stands_out_and_fits(
             for kind, color, opacity, text in page.evaluate(SEEN):
                 if kind == "text" and float(opacity) == 0:
                     continue  # Vega hides numbers of an axis that would overlap
-                kinds.add(kind)
+                kinds.add((kind, file.stem.partition("-")[0]))
                 wanted = TEXT if kind == "text" else MARKS
                 assert float(opacity) == 1, (file.name, kind, text)
                 assert not (kind == "text" and text.endswith("…")), (file.name, text)
                 assert contrast(in_hex(color), behind) >= wanted, (file.name, kind, color, text)
         visit.close()
-    assert kinds == {"text", "mark"}
+    assert {("text", "index"), ("line", "versus"), ("point", "versus")} <= kinds
+    assert ("line", "workload") in kinds, "the intervals on the bars"
 
 
 def test_a_chart_without_a_file_is_saved_as_one(browser: Browser, site: Path) -> None:

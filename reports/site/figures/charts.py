@@ -25,7 +25,7 @@ LIGHT: Mapping[str, Any] = {
     },
     "legend": {"labelFontSize": 12, "labelLimit": 240, "symbolLimit": 60},
     "style": {
-        "interval": {"stroke": "#1a1a1a", "strokeWidth": 2.5},
+        "interval": {"color": "#1a1a1a", "strokeWidth": 2.5},
         "part": {"stroke": "#555b66", "strokeWidth": 0.6},  # light colours need an edge on white
     },
     "view": {"stroke": None},

@@ -13,7 +13,7 @@
       aria: false, background: null, font: "system-ui, sans-serif", view: { stroke: null },
       axis: { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 190 },
       legend: { labelColor: text, titleColor: text, labelFontSize: 12, labelLimit: narrow ? 110 : 240, symbolLimit: 60, columns: narrow ? 2 : 3 },
-      style: { interval: { stroke: night ? "#ffffff" : "#1a1a1a", strokeWidth: 2.5 }, part: { stroke: night ? "#14161a" : "#555b66", strokeWidth: 0.6 } }
+      style: { interval: { color: night ? "#ffffff" : "#1a1a1a", strokeWidth: 2.5 }, part: { stroke: night ? "#14161a" : "#555b66", strokeWidth: 0.6 } }
     };
   }
 
