@@ -131,7 +131,7 @@ def first_line(path: Path) -> str:
 def group() -> None:
     """Measure and compare Kubernetes CNIs on your own machines.
 
-    To start, run 'cnibench doctor', then 'cnibench run --cni flannel --cni calico-wp-ipip'. With
+    To start, run 'cnibench doctor', then, as root, 'cnibench run --cni flannel,cilium'. With
     --debug, errors include a traceback.
 
     Completion in bash: eval "$(_CNIBENCH_COMPLETE=bash_source cnibench)"
