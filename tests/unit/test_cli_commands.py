@@ -450,3 +450,24 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", program, "runs"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nerror: interrupted\n")
+
+
+def test_doctor_of_a_cluster_that_does_not_answer_says_so_as_run_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kubeconfig"
+    one = {"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
+    config.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1", "kind": "Config", "current-context": "x",
+                "clusters": [one], "contexts": [context], "users": [{"name": "x", "user": {}}],
+            }
+        )
+    )  # fmt: skip
+    assert call("doctor", "--cluster", "existing", "--kubeconfig", str(config), "--json") == 3
+    found = document(capsys)
+    (missing,) = found["missing"]
+    assert missing["lacks"].startswith("the API server of the context 'x' does not answer")
+    assert {one["runs"] for one in found["profiles"]} == {"no"}
