@@ -14,14 +14,14 @@ from cnibench.clusters.kubernetes.nodes import similarity
 from cnibench.clusters.kubernetes.ownership import safety, state
 from cnibench.clusters.ssh import bringup, restoring
 from cnibench.clusters.ssh.address import Address, parse
-from cnibench.clusters.ssh.inspection import (
-    Seen,
+from cnibench.clusters.ssh.inspection.comparison import (
     differences,
     firewalls,
     installed_differently,
     pair_problems,
-    problems,
 )
+from cnibench.clusters.ssh.inspection.obstacles import problems
+from cnibench.clusters.ssh.inspection.report import Seen
 from cnibench.clusters.ssh.machine import Machine, MachinePlace, on_both
 from cnibench.clusters.ssh.sources import Source, source
 from cnibench.errors import ClusterError, CnibenchError, UsageError

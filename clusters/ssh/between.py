@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal
 from cnibench.clusters.lab import certified
 from cnibench.clusters.lab.namespaces import congestion
 from cnibench.clusters.ssh.bare import BareMachines, shown
-from cnibench.clusters.ssh.inspection import Seen, differences, firewalls, pair_problems, seen
+from cnibench.clusters.ssh.inspection.comparison import differences, firewalls, pair_problems
+from cnibench.clusters.ssh.inspection.report import Seen, seen
 from cnibench.clusters.ssh.lab import payload, requirements
 from cnibench.clusters.ssh.lab.deployment import PairDeployment
 from cnibench.clusters.ssh.lab.remote import Remote

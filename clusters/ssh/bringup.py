@@ -15,7 +15,7 @@ import yaml
 from cnibench.clusters.kubernetes.ownership import state
 from cnibench.clusters.ssh import files
 from cnibench.clusters.ssh.archives import of_control_plane
-from cnibench.clusters.ssh.inspection import packages
+from cnibench.clusters.ssh.inspection.packages import packages
 from cnibench.clusters.ssh.machine import Machine, on_both
 from cnibench.clusters.ssh.sources import Source
 from cnibench.errors import ClusterError

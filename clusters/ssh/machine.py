@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from cnibench.clusters.ssh.address import Address
 from cnibench.clusters.ssh.connection import Connection
-from cnibench.clusters.ssh.inspection import PORTS, Seen, seen
+from cnibench.clusters.ssh.inspection.report import PORTS, Seen, seen
 from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.system.process import Done, Process
 from cnibench.testbed.place import Node

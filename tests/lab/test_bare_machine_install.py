@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.clusters.ssh.inspection import seen
+from cnibench.clusters.ssh.inspection.report import seen
 from cnibench.clusters.ssh.restoring import Comparison, comparison
 from tests.lab._bare_machine import BareMachine, D, bare_machine
 

@@ -9,7 +9,7 @@ import pytest
 
 from cnibench.clusters.kubernetes.images import Engine
 from cnibench.clusters.ssh.cluster import SshCluster
-from cnibench.clusters.ssh.inspection import Seen, seen
+from cnibench.clusters.ssh.inspection.report import Seen, seen
 from cnibench.clusters.ssh.machine import Machine
 from cnibench.errors import EndedError
 from cnibench.model.profile import builtin

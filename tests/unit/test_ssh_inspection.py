@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.clusters.ssh.inspection import (
-    Seen,
+from cnibench.clusters.ssh.inspection.comparison import (
     differences,
     firewalls,
-    fits,
     installed_differently,
-    packages,
     pair_problems,
-    problems,
-    seen,
 )
+from cnibench.clusters.ssh.inspection.obstacles import problems
+from cnibench.clusters.ssh.inspection.packages import fits, packages
+from cnibench.clusters.ssh.inspection.report import Seen, seen
 from cnibench.clusters.ssh.sources import Source
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "ssh" / "inspect.txt"

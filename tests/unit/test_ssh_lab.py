@@ -18,7 +18,7 @@ from cnibench.clusters.lab.builders.base import builders
 from cnibench.clusters.lab.namespaces.nic_wire import Nic
 from cnibench.clusters.lab.remote.program import Sides
 from cnibench.clusters.ssh import restoring
-from cnibench.clusters.ssh.inspection import Seen, seen
+from cnibench.clusters.ssh.inspection.report import Seen, seen
 from cnibench.clusters.ssh.lab import payload, requirements
 from cnibench.clusters.ssh.lab.payload import Interpreter, chosen, interpreters
 from cnibench.errors import MissingError, UsageError

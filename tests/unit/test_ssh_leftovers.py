@@ -8,7 +8,7 @@ import pytest
 
 from cnibench.clusters.kubernetes.ownership import state
 from cnibench.clusters.ssh.cluster import SshCluster
-from cnibench.clusters.ssh.inspection import Seen, seen
+from cnibench.clusters.ssh.inspection.report import Seen, seen
 from cnibench.clusters.ssh.machine import Machine
 from cnibench.errors import ClusterError
 from cnibench.testbed.cluster import Options

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.ssh.inspection import Seen, claimed
+from cnibench.clusters.ssh.inspection.obstacles import claimed
+from cnibench.clusters.ssh.inspection.report import Seen
 from cnibench.testbed.cluster import Problem, Wire
 
 _NEEDED = {"ip": "iproute2", "awk": "mawk", "find": "findutils", "sysctl": "procps"}

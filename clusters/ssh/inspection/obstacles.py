@@ -1,22 +1,19 @@
-"""What a machine reports before anything is changed, and what is in the way of a node there: pure
-functions of scripts/inspect.sh's output.
-"""
+"""What is in the way of a node on one machine, with remedies: pure functions of its report."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network
 
 from cnibench.clusters.ssh.files import POD_SUBNETS, SERVICE_SUBNETS
+from cnibench.clusters.ssh.inspection.packages import packages
+from cnibench.clusters.ssh.inspection.report import Seen
 from cnibench.clusters.ssh.sources import Source
 from cnibench.testbed.cluster import Problem
 
-PORTS = "6443 2379 2380 10250 10257 10259"  # of a control plane and a kubelet
 _DISK = 4 << 20  # KiB: programs, images (a quarter of it), etcd, and what is unpacked of images
 _MEMORY = 1700 << 10  # KiB, as kubeadm demands of a control plane
-_CLOCKS = 60  # s that they may be apart: certificates are valid from now on
 # Programs that our scripts and a node use, and their Debian packages.
 _NEEDED = {
     "systemctl": "systemd",
@@ -30,35 +27,6 @@ _NEEDED = {
     "sha256sum": "coreutils",
 }
 _NO_SWAP = "swapoff -a; it is on again after a reboot unless /etc/fstab leaves it out"
-# What a kubelet or a CNI calls, which Kubernetes' packages bring
-_OF_NODES = {"iptables": "iptables"}
-
-
-@dataclass(frozen=True)
-class Seen:
-    """``facts`` are the script's lines."""
-
-    facts: Mapping[str, str]
-
-    def __getitem__(self, name: str) -> str:
-        return self.facts.get(name, "")
-
-    def words(self, name: str) -> list[str]:
-        return self[name].split()
-
-    def number(self, name: str) -> int:
-        """0 where it is not reported."""
-        return int(self[name]) if self[name].isdecimal() else 0
-
-    @property
-    def tools(self) -> set[str]:
-        return set(self.words("tools"))
-
-
-def seen(output: str) -> Seen:
-    """Lines of KEY=VALUE."""
-    pairs = (line.partition("=") for line in output.splitlines())
-    return Seen({key: value.strip() for key, equals, value in pairs if equals})
 
 
 def problems(machine: str, one: Seen, source: Source, control_plane: bool) -> Iterator[Problem]:
@@ -200,102 +168,4 @@ def _parts(one: Seen, source: Source) -> Iterator[tuple[str, str]]:
             f"its package sources have no {absent[0][:-1]} {source.version}",
             "add Kubernetes' package source (https://kubernetes.io/docs/setup), or --kubernetes"
             " FOLDER",
-        )
-
-
-def packages(one: Seen, source: Source) -> list[str]:
-    """The packages to install there, as apt-get takes them; ``NAME=`` without a version for one
-    whose sources have none that fits.
-    """
-    found = [package for tool, package in _OF_NODES.items() if tool not in one.tools]
-    if not source.has_runtime and not {"containerd", "ctr", "runc"} <= one.tools:
-        found.append("containerd")
-    if not source.has_kubernetes:
-        versions = [
-            version for version in one.words("apt_kubeadm") if fits(version, source.version)
-        ]
-        newest = max(versions, key=_numbers, default="")
-        found += [f"{name}={newest}" for name in ("kubeadm", "kubelet")]
-    if not source.has_plugins and source.has_kubernetes:
-        found.append("containernetworking-plugins")
-    return found
-
-
-def fits(package: str, wanted: str) -> bool:
-    """Is that version of a package (``1.34.4-1.1``) the wanted one (``v1.34``, ``v1.34.4``)?"""
-    upstream = package.partition(":")[2] or package
-    asked = wanted.removeprefix("v").split(".")
-    return upstream.partition("-")[0].split(".")[: len(asked)] == asked
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.replace("-", ".").split(".") if part.isdecimal())
-
-
-def differences(one: Seen, other: Seen) -> list[str]:
-    """What the two machines differ in and both should have alike, in words."""
-    alike = {
-        "os": "distribution",
-        "kernel": "kernel",
-        "cpu_model": "CPU",
-        "cpus": "number of CPUs",
-        "driver": "driver of the NIC",
-        "speed": "speed of the NIC in Mbit/s",
-        "mtu": "MTU of the NIC",
-    }
-    return [
-        f"{what} differs: a: {one[name] or 'not reported'}, b: {other[name] or 'not reported'}"
-        for name, what in alike.items()
-        if one[name] != other[name]
-    ]
-
-
-def firewalls(one: Seen, other: Seen) -> list[str]:
-    """The firewalls that are on, in words. What they let through is not looked at."""
-    return [
-        f"{name}: a firewall is on ({', '.join(on)}): it must let everything from"
-        f" {peer['address']} through, and forward what is for Pods"
-        for name, seen, peer in (("a", one, other), ("b", other, one))
-        if (on := seen.words("firewall"))
-    ]
-
-
-def installed_differently(one: Seen, other: Seen, source: Source) -> list[str]:
-    """The packages that would be installed on either machine, in words, if they are not the same:
-    another distribution may have other versions.
-    """
-    wanted = [" ".join(packages(seen, source)) or "nothing" for seen in (one, other)]
-    if wanted[0] == wanted[1]:
-        return []
-    return [f"what is installed from packages differs: a: {wanted[0]}, b: {wanted[1]}"]
-
-
-def pair_problems(names: Sequence[str], one: Seen, other: Seen) -> Iterator[Problem]:
-    """What two machines cannot have between them."""
-    both = " and ".join(names)
-    if one["boot"] and one["boot"] == other["boot"]:
-        yield Problem("", f"{both} are the same machine", "name two")
-    elif one["address"] and one["address"] == other["address"]:
-        yield Problem(
-            "",
-            f"{both} have the same address {one['address']}, by which neither reaches the other",
-            "name addresses of a network between them: ssh://HOST?address=IP",
-        )
-    if one["architecture"] != other["architecture"]:
-        yield Problem(
-            "",
-            f"{both} have different architectures: {one['architecture']}, {other['architecture']}",
-            "measure between machines of one kind",
-        )
-    if abs(one.number("time") - other.number("time")) > _CLOCKS:
-        yield Problem(
-            "",
-            f"the clocks of {both} are {abs(one.number('time') - other.number('time'))} s apart",
-            "synchronise them, for example by chrony",
-        )
-    if (":" in one["address"]) != (":" in other["address"]):
-        yield Problem(
-            "",
-            f"{both} are reached by IPv4 and IPv6: {one['address']}, {other['address']}",
-            "name addresses of one family: ssh://HOST?address=IP",
         )
