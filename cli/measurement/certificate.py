@@ -9,16 +9,15 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import click
 import msgspec
 from msgspec.structs import replace as replace_fields
 
 from cnibench import __version__
-from cnibench.certificates.format import Agent, Certificate, Difference, Rate
+from cnibench.certificates.format import Agent, Certificate, Difference
 from cnibench.cli.errors import guarded
 from cnibench.cli.measurement import execute
+from cnibench.cli.measurement.certificate_results import with_run
 from cnibench.cli.measurement.plan import plan_of, settings_of
 from cnibench.cli.measurement.request import Request, options_of, prepare
 from cnibench.cli.options.plan import PlanOptions
@@ -33,7 +32,6 @@ from cnibench.clusters.lab.fidelity.manifest import objects
 from cnibench.clusters.lab.namespaces import tree
 from cnibench.errors import NoSlicesError, UsageError
 from cnibench.model.profile import Profile, choose
-from cnibench.model.units import plural
 from cnibench.registry import providers
 from cnibench.run.checks.cpus import pins
 from cnibench.run.runner import Runner
@@ -48,7 +46,6 @@ from cnibench.system.process import ahead
 _PACKETS = ("first", "established")
 _APART = "kube-proxy's and the kubelet's rules: the model's in both deployments"
 _SLICES = "200ms"  # in a block: both deployments stay, so that blocks differ little
-_SHOWN = 6  # lines of each side of a difference
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as Go calls them
 _REMEDY = (
     "name the folder that has it with --programs; https://dl.k8s.io/v1.34.4/bin/linux/"
@@ -103,7 +100,7 @@ def certify(
             differences=differences,
             notes=[] if adapter.tried else ["the adapter was not tried by the project"],
         )
-    return (_with_run(certificate, RunReader(path)) if path else certificate), path
+    return (with_run(certificate, RunReader(path)) if path else certificate), path
 
 
 def _one(cni: str) -> Iterator[Profile]:
@@ -230,110 +227,3 @@ def _inside(request: Request, cluster: AgentCluster, path: Path | None) -> int:
             status = 1 if runner.run() else 0
             cluster.require_agent()
             return status
-
-
-def _with_run(certificate: Certificate, run: RunReader) -> Certificate:
-    """With what the run says: the ways of packets, and the rates."""
-    packets, differences = _packets(run)
-    rates, notes = _rates(run)
-    return replace_fields(
-        certificate,
-        packets=packets,
-        differences=[*certificate.differences, *differences],
-        rates=rates,
-        notes=[*certificate.notes, *notes],
-    )
-
-
-def _packets(run: RunReader) -> tuple[list[str], list[Difference]]:
-    """(the packets that were followed through both, where the rules that they met differ)."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for record in run.records("rulepath"):
-        packet = f"{record['placement']}, {record['packet']} packet"
-        found.setdefault(packet, {})[record["label"]] = _way(record["nodes"])
-    both = {packet: ways for packet, ways in found.items() if {MODEL, AGENT} <= ways.keys()}
-    return sorted(both), [
-        Difference(place=packet, part="rules met", expected=ways[MODEL], found=ways[AGENT])
-        for packet, ways in sorted(both.items())
-        if ways[MODEL] != ways[AGENT]
-    ]
-
-
-def _way(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each chain that the packet meets, on the client's node and on the server's."""
-    return [
-        f"{node} {hook['hook']}: {chain['family']} {chain['table']} {chain['chain']}:"
-        f" {chain['evaluated']} rules, {chain['matched']} match"
-        for node, one in zip(("client's node", "server's node"), nodes, strict=True)
-        for hook in one["path"]
-        for chain in hook["chains"]
-    ]
-
-
-def _rates(run: RunReader) -> tuple[list[Rate], list[str]]:
-    """(the ratios agent to model of the workloads' main metrics, why figures are missing)."""
-    from cnibench.analysis.build import analyse
-
-    analysis = analyse([run], baseline=MODEL)
-    rates = []
-    for pair in analysis.pairs:
-        if pair.reading or {pair.a, pair.b} != {MODEL, AGENT} or pair.workload == "rule-path":
-            continue
-        if pair.metric != analysis.main.get(pair.workload):
-            continue
-        values = (pair.ratio, pair.ci_low, pair.ci_high)
-        if pair.a == MODEL:
-            inverse = [None if value is None else 1 / value for value in values]
-            values = (inverse[0], inverse[2], inverse[1])
-        rates.append(
-            Rate(
-                workload=pair.workload,
-                placement=pair.placement,
-                metric=pair.metric,
-                n=pair.n,
-                ratio=values[0],
-                ci_low=values[1],
-                ci_high=values[2],
-            )
-        )
-    failed = dict.fromkeys(f"{one.label}: {one.reason}" for one in analysis.failures)
-    return rates, list(failed)
-
-
-def show(certificate: Certificate, path: Path, run: Path | None) -> None:
-    """The certificate on stdout."""
-    agent = certificate.agent
-    click.echo(
-        f"{certificate.profile}: {plural(len(certificate.differences), 'difference')} between the"
-        f" model and {agent.name} {agent.version} ({agent.sha256[:12]}), on Linux"
-        f" {certificate.kernel}"
-    )
-    click.echo(
-        f"compared: {certificate.lines} lines of the kernel's state"
-        + (f"; the rules met by: {'; '.join(certificate.packets)}" if certificate.packets else "")
-    )
-    click.echo(f"not compared: {'; '.join(certificate.apart)}")
-    for one in certificate.differences:
-        click.echo(f"{one.place}, {one.part}:")
-        for sign, lines in (("-", one.expected), ("+", one.found)):
-            for line in lines[:_SHOWN]:
-                click.echo(f"  {sign} {line}")
-            if len(lines) > _SHOWN:
-                click.echo(f"  {sign} and {len(lines) - _SHOWN} more")
-    if certificate.differences:
-        click.echo("-: only in the model, +: only with the agent")
-    for rate in certificate.rates:
-        click.echo(f"{rate.workload}, {rate.placement}: {_ratio(rate)} of the model's rate")
-    for note in certificate.notes:
-        click.echo(f"note: {note}")
-    click.echo(f"certificate: {path}")
-    if run:
-        click.echo(f"run: {run}")
-
-
-def _ratio(rate: Rate) -> str:
-    if rate.ratio is None:
-        return f"no ratio (n={rate.n})"
-    if rate.ci_low is None or rate.ci_high is None:
-        return f"{rate.ratio:.3f} (n={rate.n})"
-    return f"{rate.ratio:.3f} [{rate.ci_low:.3f}, {rate.ci_high:.3f}] (n={rate.n})"

@@ -99,7 +99,8 @@ def command(
     import msgspec
 
     from cnibench.certificates.store import store
-    from cnibench.cli.measurement.certificate import certify, show
+    from cnibench.cli.measurement.certificate import certify
+    from cnibench.cli.measurement.certificate_results import show
 
     certificate, run = certify(cni, agent, programs, manifest, settings, blocks, folder)
     path = store(certificate, into)
