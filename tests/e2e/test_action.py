@@ -19,7 +19,8 @@ from tests._steps import Runner, named
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = ACTION["runs"]["steps"]
-SHORT = "--placement=inter\n--workload=tcp-rr\n--duration=200ms\n--blocks=6\n"
+# Two tests remain significant where a window of perf fails on a busy machine.
+SHORT = "--placement=inter\n--workload=tcp-rr\n--duration=200ms\n--blocks=8\n"
 
 
 class GitHub(BaseHTTPRequestHandler):
