@@ -352,6 +352,8 @@ def test_an_installation_that_ended_before_it_noted_anything_is_removed(
     try:
         theirs = uids(kept, "namespaces")["kube-flannel"]
         monkeypatch.setattr(Record, "note", ends)
+        # a process that was killed removes nothing
+        monkeypatch.setattr(install, "uninstall", lambda *gone: None)
         with pytest.raises(KeyboardInterrupt):
             kept.install(builtin()["flannel"])
         monkeypatch.undo()
