@@ -32,7 +32,7 @@ from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import CnibenchError, MissingError, NoSlicesError
 from cnibench.model.profile import Profile, builtin
 from cnibench.offload.nic import Nic
-from cnibench.system.interrupt import whole
+from cnibench.system.interrupt import uninterrupted
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.node_inspection import NodeInspection, Nodes
 from cnibench.testbed.capabilities.outages import Outage, Outages
@@ -151,7 +151,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             )
             self._installed[label] = sources | image_digests(self.access, profile)
         except BaseException:
-            with whole():
+            with uninterrupted():
                 try:
                     if not current and not self._claim.lease.check():
                         uninstall()

@@ -33,7 +33,7 @@ from cnibench.model.profile import Profile
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
 from cnibench.system import memory
-from cnibench.system.interrupt import cleaning_up, whole
+from cnibench.system.interrupt import cleaning_up, uninterrupted
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.outages import Outage, Outages
@@ -235,7 +235,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
                 for node in nodes:
                     node.gateway.close()
         finally:
-            with whole():
+            with uninterrupted():
                 cluster.delete()
 
     def _replace(self, label: str) -> None:

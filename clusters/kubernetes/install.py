@@ -30,7 +30,7 @@ from cnibench.clusters.kubernetes.removal.uninstallation import (
 )
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Profile
-from cnibench.system.interrupt import cleaning_up, whole
+from cnibench.system.interrupt import cleaning_up, uninterrupted
 
 RECORD = record.NAME
 _APPLYING = 120.0  # s
@@ -130,7 +130,7 @@ def install(
             uninstall(access, profile, variables, nodes)
         raise
     try:
-        with whole():
+        with uninterrupted():
             uninstall(access, profile, variables, nodes)
     except CnibenchError as second:
         raise ClusterError(

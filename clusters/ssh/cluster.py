@@ -30,7 +30,7 @@ from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.system import scratch
-from cnibench.system.interrupt import whole
+from cnibench.system.interrupt import uninterrupted
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.consent import Consent
 from cnibench.testbed.capabilities.outages import Outage, Outages
@@ -145,7 +145,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         try:
             deployment = inner.install(label, profile)
         except BaseException:
-            with whole(), contextlib.suppress(CnibenchError):  # the first failure says more
+            with uninterrupted(), contextlib.suppress(CnibenchError):  # the first failure says more
                 claim.ready()
             raise
         claim.ready()

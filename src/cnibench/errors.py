@@ -75,8 +75,8 @@ class EndedError(ClusterError):
 class Interrupted(BaseException):
     """Ctrl-C or SIGTERM: everything was cleaned up, the run can be resumed.
 
-    As KeyboardInterrupt it is no Exception: it comes in the middle of anything, and who expects
-    that to fail, a library for instance, would take it for the failure and go on.
+    Like KeyboardInterrupt it is not an Exception: it may be raised anywhere, and code that handles
+    a failure there, a library's for instance, would swallow it.
     """
 
     exit_code = 130

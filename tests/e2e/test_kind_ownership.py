@@ -60,6 +60,17 @@ class User:
         assert done.returncode == status, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv("run", *words),
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+
     @contextlib.contextmanager
     def running(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """A run with a CNI of its own, in its first window."""
@@ -102,6 +113,21 @@ def space(user: User, cluster: Kept) -> str:
     )
     (name,) = set(items.split()) - {cluster.making.namespace}
     return name
+
+
+def test_of_several_installations_the_last_one_is_kept(bare_cluster: Kept, tmp_path: Path) -> None:
+    """Each block has its own, and Pods that are connected to it."""
+    one = User(tmp_path / "one", bare_cluster)
+    run = ("--allow-install", "--toleration", "all", "--cni", "bridge-static", *CELL)
+    try:
+        done = one.run(*run, "--duration", "3s", "--blocks", "2", "--keep")
+        assert done.returncode == 0, done.stderr
+        assert {line["status"] for line in lines(one.folder, "samples")} == {"ok"}
+        name = space(one, bare_cluster)
+        assert "a0" in kubectl(one, "get", "pods", "-n", name)
+        assert "removed: the profile bridge-static" in one.clean("--allow-install")
+    finally:
+        bare_cluster.remove()
 
 
 def test_clean_obeys_the_checks_of_run_from_wherever_it_is_called(

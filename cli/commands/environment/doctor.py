@@ -112,7 +112,8 @@ def examine(
     for name, kind in zip(kinds, chosen, strict=True):
         cluster = kind(Options(cluster=given.only(kind.takes | (given.given().keys() - for_some))))
         needed = cluster.missing()
-        silent = bool(needed) and isinstance(cluster, AccessRights)  # its API server, that is
+        # profiles cannot be checked there, and each would wait for an answer
+        silent = bool(needed) and isinstance(cluster, AccessRights)
         if not needed and isinstance(cluster, AccessRights):
             rights = cluster.missing_rights(())
             needed = list(rights.needed)

@@ -280,7 +280,7 @@ def path_mtu(pod: KubernetesPod, target: str) -> int:
         has = pod.run(["sh", "-c", _NETWORK], timeout=20, check=False).stdout.splitlines()
         raise ClusterError(
             f"the Pod {pod.name} has no route to {target}; it has"
-            f" {'; '.join(' '.join(line.split()) for line in has) or 'no device that is up'}",
+            f" {'; '.join(' '.join(line.split()) for line in has) or 'none that could be read'}",
             f"see the events of the Pod, and whether the CNI's Pod on {pod.node.facts.name} was"
             " restarted: kubectl get pods -A -o wide",
         )

@@ -16,7 +16,7 @@ from cnibench.clusters.kubernetes.ownership import lease, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.errors import ClusterError, EndedError, UsageError
 from cnibench.rundir.schema import now
-from cnibench.system.interrupt import whole
+from cnibench.system.interrupt import uninterrupted
 from cnibench.testbed.capabilities.outages import Outage
 
 PATIENCE = "2m"  # how long a run waits for an API server that does not answer
@@ -62,7 +62,7 @@ class Claim:
         try:
             self.lease = Lease(access, self.name, self.uid, owner, making.run)
         except BaseException:
-            with whole():
+            with uninterrupted():
                 remove(access, self.name, self.uid)
             raise
 

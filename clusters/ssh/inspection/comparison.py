@@ -31,10 +31,10 @@ def differences(one: Seen, other: Seen) -> list[str]:
 
 
 def firewalls(one: Seen, other: Seen) -> list[str]:
-    """The firewalls that are on, in words. What they let through is not looked at."""
+    """Active firewalls, in words. Their rules are not read."""
     return [
-        f"{name}: a firewall is on ({', '.join(on)}): it must let everything from"
-        f" {peer['address']} through, and forward what is for Pods"
+        f"{name}: a firewall is active ({', '.join(on)}), its rules were not read: it must allow"
+        f" all traffic from {peer['address']} and forward that of Pods"
         for name, seen, peer in (("a", one, other), ("b", other, one))
         if (on := seen.words("firewall"))
     ]

@@ -26,7 +26,7 @@ _NEEDED = {
     "awk": "mawk",
     "sha256sum": "coreutils",
 }
-_NO_SWAP = "swapoff -a; it is on again after a reboot unless /etc/fstab leaves it out"
+_NO_SWAP = "swapoff -a; to keep it off after a reboot, also remove it from /etc/fstab"
 
 
 def problems(machine: str, one: Seen, source: Source, control_plane: bool) -> Iterator[Problem]:
@@ -96,6 +96,11 @@ def _system(one: Seen) -> Iterator[tuple[str, str]]:
         )
     if 0 < one.number("memory") < _MEMORY:
         yield f"{one.number('memory') >> 10} MiB of memory; 1700 MiB are needed", "use another"
+    yield from no_address(one)
+
+
+def no_address(one: Seen) -> Iterator[tuple[str, str]]:
+    """Why the NIC to measure is not known, and the remedy."""
     if not one["address"]:
         yield "it does not tell the address that ssh arrives at", "name it: ssh://HOST?address=IP"
     elif not one["device"]:

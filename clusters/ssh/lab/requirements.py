@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.ssh.inspection.obstacles import claimed
+from cnibench.clusters.ssh.inspection.obstacles import claimed, no_address
 from cnibench.clusters.ssh.inspection.report import Seen
 from cnibench.testbed.cluster import Problem, Wire
 
@@ -23,13 +23,7 @@ def _found(one: Seen) -> Iterator[tuple[str, str]]:
     if absent := sorted(_NEEDED.keys() - one.tools):
         packages = " ".join(sorted({_NEEDED[tool] for tool in absent}))
         yield f"not installed: {', '.join(absent)}", f"apt-get install {packages}"
-    if not one["address"]:
-        yield "it does not tell the address that ssh arrives at", "name it: ssh://HOST?address=IP"
-    elif not one["device"]:
-        yield (
-            f"no network device there has the address {one['address']}",
-            "name one of its own: ssh://HOST?address=IP",
-        )
+    yield from no_address(one)
 
 
 def of_nic(machine: str, device: str, seen: Seen, more: Seen, mtu: int) -> Iterator[Problem]:

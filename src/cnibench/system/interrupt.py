@@ -59,8 +59,8 @@ class Stop:
                 manager.__exit__(*sys.exc_info())
 
     def check(self) -> None:
-        """Raises what came and did not get here, although it may have been raised before: not all
-        code passes on every exception. Not for code that cleans up.
+        """Raises a signal that came, again if some code swallowed the exception. Not for clean-up
+        code.
         """
         if self._pending and not self._held:
             self._raise()
@@ -116,18 +116,20 @@ class Stop:
         )
 
 
-def whole() -> AbstractContextManager[None]:
-    """A part of the main thread that no Stop around it cuts in two."""
+def uninterrupted() -> AbstractContextManager[None]:
+    """Until the block ends, signals wait in the enclosing Stop, if there is one. Outside the main
+    thread it does nothing.
+    """
     main = threading.current_thread() is threading.main_thread()
     return Stop._now.held() if Stop._now is not None and main else nullcontext()
 
 
 @contextmanager
 def cleaning_up(after: BaseException) -> Iterator[None]:
-    """Removes what a failure leaves, all of it whatever signal comes; the caller raises ``after``
+    """Removes what a failure leaves, and no signal cuts that short; the caller raises ``after``
     again. What cannot be removed is added to its message, and does not replace it.
     """
-    with whole():
+    with uninterrupted():
         try:
             yield
         except CnibenchError as error:
