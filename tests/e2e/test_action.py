@@ -19,8 +19,9 @@ from tests._steps import Runner, named
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = ACTION["runs"]["steps"]
-# Two tests remain significant where a window of perf fails on a busy machine.
-SHORT = "--placement=inter\n--workload=tcp-rr\n--duration=200ms\n--blocks=8\n"
+# Seven undisturbed blocks are significant even beside a second test, of the windows of perf that
+# fail; on a busy machine some blocks are disturbed, and some windows fail.
+SHORT = "--placement=inter\n--workload=tcp-rr\n--duration=200ms\n--blocks=10\n"
 
 
 class GitHub(BaseHTTPRequestHandler):
