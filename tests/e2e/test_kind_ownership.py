@@ -126,6 +126,7 @@ def test_of_several_installations_the_last_one_is_kept(bare_cluster: Kept, tmp_p
         name = space(one, bare_cluster)
         assert "a0" in kubectl(one, "get", "pods", "-n", name)
         assert "removed: the profile bridge-static" in one.clean("--allow-install")
+        assert bare_cluster.left(bare_cluster.bare) == []
     finally:
         bare_cluster.remove()
 

@@ -1,15 +1,15 @@
-"""Taking every Pod off the Pod network while its CNI can undo its part, and letting them come
-back.
+"""Taking Pods off the Pod network while its CNI can undo its part, and letting those that
+controllers made come back.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.api.objects import HOST
+from cnibench.clusters.kubernetes.api.objects import HOST, NAME, OURS, RUN
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.clusters.kubernetes.removal import node_snapshot
@@ -24,15 +24,16 @@ _LEAVING = 30.0  # s that Pods are given to leave a network
 
 
 def evict(access: Access) -> None:
-    """Takes every Pod off the Pod network while the CNI can undo its part; controllers make new
-    ones once ``admit`` lets them.
+    """Takes Pods off the Pod network while the CNI can undo its part: those of controllers, which
+    make new ones once ``admit`` lets them, and those that runs of cnibench left, for good. Bare
+    Pods of others stay.
     """
     _taint(access, lambda taints: [*taints, {"key": TAINT, "effect": "NoSchedule"}])
     rest = Rest(access)
     leaving = {
         f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}": str(meta["uid"])
         for pod in access.listed("pods", timeout=_LISTING)
-        if (meta := pod["metadata"]).get("ownerReferences")
+        if ((meta := pod["metadata"]).get("ownerReferences") or _ours(meta))
         and pod["spec"].get("nodeName")
         and not pod["spec"].get("hostNetwork")
     }
@@ -50,6 +51,11 @@ def evict(access: Access) -> None:
             f"{len(leaving)} Pods did not leave their network, the first is {next(iter(leaving))}",
             "kubectl describe pod says more",
         )
+
+
+def _ours(meta: Mapping[str, Any]) -> bool:
+    labels = meta.get("labels") or {}
+    return labels.get(OURS) == NAME and RUN in labels
 
 
 def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
