@@ -61,10 +61,12 @@ def message(sha256: str, version: int = VERSION) -> str:
     return f"{FORMAT} {version} sha256 {sha256}\n"
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
-    """The archive of these files, without a seal: the same files give the same bytes."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+def packed(files: Mapping[str, bytes], before: bytes = b"") -> bytes:
+    """The archive of these files, without a seal, behind those of the archive ``before``: the same
+    files give the same bytes.
+    """
+    buffer = io.BytesIO(before)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(files):
             info = zipfile.ZipInfo(name, _DATE)
             info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from cnibench.analysis.model import Analysis, Where
 VERSION = 2
 _CLOSE = 1e-9  # relative: what other versions of numpy and scipy may round differently
 _FIELDS = tuple(name for name in Where.__struct_fields__ if name != "params")
+_values = attrgetter(*_FIELDS)
 _SHOWN = 5  # differences that are named
 
 
@@ -25,13 +27,13 @@ def of(analysis: Analysis) -> list[dict[str, Any]]:
     low, high, coverage) and of each pair (n, ratio, low, high, p, Holm's p, verdict), and for
     cycles per packet those of each component.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    places = _Places()
     for one in analysis.results:
         row = (one.n, one.mean, one.median, one.ci_low, one.ci_high, one.confidence)
-        _place(found, one)["labels"][one.label] = row
+        places.of(one)["labels"][one.label] = row
     for pair in analysis.pairs:
         figures = (pair.n, pair.ratio, pair.ci_low, pair.ci_high, pair.p, pair.p_holm, pair.verdict)
-        _place(found, pair)["pairs"].append((pair.a, pair.b, *figures))
+        places.of(pair)["pairs"].append((pair.a, pair.b, *figures))
     cycles = [
         {
             "where": [one.label, one.placement, one.path, one.workload, one.params, one.ip],
@@ -42,18 +44,32 @@ def of(analysis: Analysis) -> list[dict[str, Any]]:
         for one in analysis.cpp
     ]
     plain: list[dict[str, Any]] = msgspec.json.decode(
-        msgspec.json.encode([*found.values(), *cycles])
+        msgspec.json.encode([*places.found.values(), *cycles])
     )
     return plain
 
 
-def _place(found: dict[tuple[Any, ...], dict[str, Any]], one: Where) -> dict[str, Any]:
-    values = [getattr(one, name) for name in _FIELDS]
-    key = (*(value if value.__hash__ else str(value) for value in values), str(one.params))
-    if key not in found:
-        where = {**dict(zip(_FIELDS, values, strict=True)), "params": one.params}
-        found[key] = {"where": where, "labels": {}, "pairs": []}
-    return found[key]
+class _Places:
+    """``found`` has an object for each place and metric."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._last: list[int] = []
+        self._here: dict[str, Any] = {}
+
+    def of(self, one: Where) -> dict[str, Any]:
+        values = _values(one)
+        same = list(map(id, (*values, one.params)))
+        if same != self._last:  # those of one place follow each other
+            self._last, self._here = same, self._object(values, one.params)
+        return self._here
+
+    def _object(self, values: tuple[Any, ...], params: Any) -> dict[str, Any]:
+        key = (*(value if value.__hash__ else str(value) for value in values), str(params))
+        if key not in self.found:
+            where = {**dict(zip(_FIELDS, values, strict=True)), "params": params}
+            self.found[key] = {"where": where, "labels": {}, "pairs": []}
+        return self.found[key]
 
 
 def count(figures: list[dict[str, Any]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -45,22 +46,26 @@ def bundle(reader: RunReader, key: Path | None = None) -> bytes:
         )
     names = pseudonyms_of(reader)
     files = published(reader, names, container.LARGEST_CONTENTS)
-    with unpacked(files) as folder:
-        stated = figures.of(analyse([RunReader(folder)], only_stated=True))
-    files[container.CONTENTS] = msgspec.json.encode(
-        Contents(
-            schema=SCHEMA,
-            run=reader.id,
-            tool_version=__version__,
-            origin=Origin(events=reader.chain.count, last=reader.chain.last),
-            figures_version=figures.VERSION,
-            figures=stated,
+    with ThreadPoolExecutor(1) as beside:
+        begun = beside.submit(container.packed, files)  # zlib takes a CPU of its own
+        with unpacked(files) as folder:
+            stated = figures.of(analyse([RunReader(folder)], only_stated=True))
+    added = {
+        container.CONTENTS: msgspec.json.encode(
+            Contents(
+                schema=SCHEMA,
+                run=reader.id,
+                tool_version=__version__,
+                origin=Origin(events=reader.chain.count, last=reader.chain.last),
+                figures_version=figures.VERSION,
+                figures=stated,
+            )
         )
-    )
+    }
     if stacks := call_stacks.of(reader, names):
-        files[container.STACKS] = stacks
-    size = sum(map(len, files.values()))
-    archive = container.packed(files)
+        added[container.STACKS] = stacks
+    size = sum(len(data) for data in [*files.values(), *added.values()])
+    archive = container.packed(added, begun.result())
     if size > container.LARGEST_CONTENTS or len(archive) > container.LARGEST_FILE:
         raise UsageError(
             f"{reader.path}: {size:,} bytes are more than a bundle may have",

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from cnibench.analysis.samples.series import parameters
+from cnibench.analysis.samples.stream import Line
 from cnibench.errors import UsageError
-from cnibench.model.cell import Sample
 from cnibench.reports.site.publication.pseudonyms import Pseudonyms
 from cnibench.rundir import chain
 from cnibench.rundir.reader import RunReader
@@ -36,10 +37,10 @@ _WHERE = (
     *("label", "profile", "placement", "path", "workload", "cpus", "window", "testbed", "wire"),
     *("wire_offload", "metric", "unit", "better", "fidelity", "status", "method", "priority"),
 )
-_FREE = ("reason", "disturbed", "params", "congestion_control")
+_FREE = ("reason", "disturbed", "congestion_control")
 _coordinates = attrgetter(*_WHERE)
 _free = attrgetter(*_FREE)
-_words = attrgetter("cell", *_WHERE, *(name for name in _FREE if name != "params"))
+_words = attrgetter("cell", *_WHERE, *_FREE)
 
 
 def pseudonyms_of(reader: RunReader) -> Pseudonyms:
@@ -128,9 +129,9 @@ class _Lines:
         self._old: dict[str, memoryview] = {}
         self._new: dict[str, list[bytes]] = {}
         self._sizes: dict[str, int] = {}
-        self._samples = msgspec.json.Decoder(Sample)
+        self._samples = msgspec.json.Decoder(Line)
         self._records = msgspec.json.Decoder(dict[str, Any])
-        self._said: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._known: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def add(self, name: str, segment: chain.Segment) -> Record:
         """The piece that takes the place of ``segment``, as an event commits it."""
@@ -150,18 +151,21 @@ class _Lines:
     def files(self) -> Mapping[str, bytes]:
         return {name: b"".join(pieces) for name, pieces in self._new.items()}
 
-    def _sample(self, line: Sample) -> Sample:
-        key = (*_words(line), msgspec.json.encode(line.params))
-        new = self._said.get(key)
+    def _sample(self, line: Line) -> Line:
+        key = (*_words(line), bytes(line.params))
+        new = self._known.get(key)
         if new is None:  # many lines contain the same words
-            new = self._said[key] = self._changed(line)
+            new = self._known[key] = self._changed(line)
         return msgspec.structs.replace(line, **new) if new else line
 
-    def _changed(self, line: Sample) -> dict[str, Any]:
+    def _changed(self, line: Line) -> dict[str, Any]:
         """The fields of the line that are published otherwise."""
         where = _coordinates(line)
         _check(all(self._names.text(text) == text for text in where), "a sample's coordinate")
         _check(line.cell in self._ids, "a cell's name")
         old = _free(line)
-        new = tuple(self._names.walk(old))
-        return {} if new == old else dict(zip(_FREE, new, strict=True))
+        new = dict(zip(_FREE, self._names.walk(old), strict=True))
+        found = {name: new[name] for name, was in zip(_FREE, old, strict=True) if new[name] != was}
+        # written anew: what a decoder passes over (a key that is there twice) is not published
+        params = msgspec.json.encode(self._names.walk(parameters(line.params)))
+        return found if params == bytes(line.params) else {**found, "params": msgspec.Raw(params)}

@@ -31,7 +31,7 @@ def test_a_flame_graph_has_its_frames_where_they_belong() -> None:
     assert svg.startswith(
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 102" width="1200" height="102"'
     )
-    assert "aria-label='A &amp; \"B\"'>\n<rect" in svg
+    assert 'aria-label="A &amp; &quot;B&quot;">\n<rect' in svg
     assert 'y="24" font-size="15">A &amp; "B"</text>' in svg
     assert svg.endswith("</svg>\n")
     assert _frames(svg) == [

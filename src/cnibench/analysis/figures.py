@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _Odd = tuple[list[int], float | None, float | None, float | None, float | None]
 _NOTHING: _Odd = ([], None, None, None, None)
+_Moments = tuple[float, float, float | None]
 
 
 def results(
@@ -40,7 +43,9 @@ def results(
     ]
     odd = _odd(rows) if diagnostics else [_NOTHING] * len(rows)
     found = []
-    for (context, label, member), row, what in zip(members, rows, odd, strict=True):
+    for (context, label, member), row, what, moments in zip(
+        members, rows, odd, _moments(rows), strict=True
+    ):
         interval = median_interval(row, level)
         source = sources.get(label, "") if context.where["metric"] in CPP_METRICS else ""
         found.append(
@@ -49,6 +54,7 @@ def results(
                 label,
                 member,
                 row,
+                moments,
                 (interval.low, interval.high, interval.coverage or None),
                 what,
                 source,
@@ -62,13 +68,14 @@ def _result(
     label: str,
     member: Member,
     row: Array,
+    moments: _Moments,
     interval: tuple[float | None, float | None, float | None],
     what: _Odd,
     source: str,
 ) -> Result:
     positions, rho, rho_p, lag, lag_p = what
     blocks = sorted(member.values)
-    mean = float(row.mean())
+    mean, median, deviation = moments
     return Result(
         **context.where,
         profile=member.first.profile,
@@ -77,11 +84,11 @@ def _result(
         proxy=member.first.proxy,
         n=len(row),
         mean=mean,
-        median=float(np.median(row)),
+        median=median,
         ci_low=interval[0],
         ci_high=interval[1],
         confidence=interval[2],
-        spread=float(row.std(ddof=1) / abs(mean)) if len(row) > 1 and mean else None,
+        spread=deviation / abs(mean) if deviation is not None and mean else None,
         cycles_source=source,
         failed=len(member.tally.failed),
         tried=len(member.tally.tried),
@@ -95,6 +102,18 @@ def _result(
         dependence=lag,
         dependence_p=lag_p,
     )
+
+
+def _moments(rows: Sequence[Array]) -> list[_Moments]:
+    """(mean, median, standard deviation) of each row; a single value has no standard deviation."""
+    found: list[_Moments] = [(math.nan, math.nan, None)] * len(rows)
+    for indices in by_length(rows):
+        table = np.array([rows[i] for i in indices])
+        deviations = table.std(axis=1, ddof=1).tolist() if table.shape[1] > 1 else repeat(None)
+        means, medians = table.mean(axis=1).tolist(), np.median(table, axis=1).tolist()
+        for i, *moments in zip(indices, means, medians, deviations, strict=False):
+            found[i] = (moments[0], moments[1], moments[2])
+    return found
 
 
 def _odd(rows: Sequence[Array]) -> list[_Odd]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from html import escape
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
 
 from cnibench.errors import MeasureError
 
@@ -19,6 +20,7 @@ _WIDTH, _ROW, _MARGIN, _LETTER = (
 )  # pixels; the width of a letter at 11 px in a monospaced font
 _SMALLEST = 0.3  # pixels: a narrower frame cannot be seen
 _HEAD = 44
+_text = partial(escape, quote=False)
 
 Tree = Mapping[tuple[str, ...], float]
 
@@ -139,11 +141,11 @@ def _svg(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height}"'
             f' width="{_WIDTH:.0f}" height="{height}" font-family="monospace" font-size="11"'
-            f' role="img" aria-label={quoteattr(title)}>\n'
+            f' role="img" aria-label="{escape(title)}">\n'
         ),
         (
             f'<rect width="100%" height="100%" fill="#ffffff"/>\n<text x="{_MARGIN}" y="24"'
-            f' font-size="15">{escape(title)}</text>\n'
+            f' font-size="15">{_text(title)}</text>\n'
         ),
     ]
 
@@ -160,12 +162,12 @@ def _svg(
             if room >= 4
             else ""
         )
-        text = f'<text x="{x + 2:.1f}" y="{y + 12}">{escape(label)}</text>' if label else ""
+        text = f'<text x="{x + 2:.1f}" y="{y + 12}">{_text(label)}</text>' if label else ""
         rect = (
             f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}"'
             f' fill="{color(frame)}"/>'
         )
-        parts.append(f"<g><title>{escape(words(frame))}</title>{rect}{text}</g>\n")
+        parts.append(f"<g><title>{_text(words(frame))}</title>{rect}{text}</g>\n")
         for child in frame.children.values():
             place(child, x, level + 1)
             x += child.value * scale

@@ -8,7 +8,6 @@ carry the place and the hash of them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -289,13 +288,13 @@ def _decode(chain: Chain, line: bytes, number: int, file: str) -> Event | None:
 
 def _foreign(event: Event) -> str:
     """A file that the event names and that no event may name; '' when there is none."""
-    lines = (name for name in event.files if not is_lines(name))
-    documents = (name for name in event.documents if not is_document(name))
-    raw = (name for name in [*event.raw, event.folder or "-"] if not is_below(name))
+    found = [name for name in event.files if not is_lines(name)]
+    found += [name for name in event.documents if not is_document(name)]
+    found += [name for name in event.raw if not is_below(name)]
+    if event.folder and not is_below(event.folder):
+        found.append(event.folder)
     adopted = (EVENTS,) if event.event == ADOPTED else ()
-    return next(
-        (name for name in itertools.chain(lines, documents, raw) if name not in adopted), ""
-    )
+    return next((name for name in found if name not in adopted), "")
 
 
 _DECODER = msgspec.json.Decoder(Event)

@@ -24,6 +24,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -226,11 +227,13 @@ def new_id(name: str) -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word + '-' if word else ''}{secrets.token_hex(2)}"
 
 
+@lru_cache(maxsize=256)
 def is_lines(name: str) -> bool:
     """Is this the name of a file of lines that events commit: samples, attestations, records?"""
     return name != EVENTS and bool(_LINES.fullmatch(name))
 
 
+@lru_cache(maxsize=256)
 def is_document(name: str) -> bool:
     """Is this the name of a file that is written at once and named by an event?"""
     return bool(_DOCUMENT.fullmatch(name))

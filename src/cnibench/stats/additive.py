@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import digamma, fdtrc, gammaln, ndtr, polygamma, stdtr, stdtrit
 
 from cnibench.stats.inference import Array
 
@@ -60,8 +60,8 @@ def contrasts(table: Array, *, paired: bool, alpha: float, family: int) -> Contr
     pooled = bool(np.isinf(prior))
     with np.errstate(invalid="ignore", divide="ignore"):
         t = np.abs(difference) / error
-        p = 2 * stdtr(freedom, -t)
-        reach = stdtrit(freedom, 1 - alpha / (2 * max(1, family)))
+        p = 2 * scipy.special.stdtr(freedom, -t)
+        reach = scipy.special.stdtrit(freedom, 1 - alpha / (2 * max(1, family)))
         if pooled and family == k * (k - 1) // 2 and k > 2:
             reach = np.minimum(reach, critical_range(k, df, alpha) / np.sqrt(2))
         low, high = difference - reach * error, difference + reach * error
@@ -141,7 +141,9 @@ def _moderated(residuals: Array, unit: Array, df: float) -> tuple[Array, Array, 
         return np.sqrt(common) * unit, np.full_like(unit, df), prior
     with np.errstate(invalid="ignore", divide="ignore"):
         # So large a variance is no such scatter: the profile is judged by its own alone.
-        added = np.where(fdtrc(share, prior, squares / share / common) < _BEYOND, 0.0, prior)
+        added = np.where(
+            scipy.special.fdtrc(share, prior, squares / share / common) < _BEYOND, 0.0, prior
+        )
         own = (added * common + squares) / (added + share)
         freedom = np.minimum(added + share, df)
         error = np.sqrt(unit**2 / 2 * (own[:, None] + own))
@@ -155,22 +157,22 @@ def _prior(squares: Array, share: Array) -> tuple[float, float]:
     """(common variance, degrees of freedom of the prior) by the moments of the log variances."""
     pooled = float(squares.sum() / share.sum())
     variance = np.maximum(squares / share, _LEAST * pooled)
-    logs = np.log(variance) - digamma(share / 2) + np.log(share / 2)
+    logs = np.log(variance) - scipy.special.digamma(share / 2) + np.log(share / 2)
     if len(logs) < _FEWEST:
         return pooled, np.inf
-    excess = float(logs.var(ddof=1) - polygamma(1, share / 2).mean())
+    excess = float(logs.var(ddof=1) - scipy.special.polygamma(1, share / 2).mean())
     if excess <= 0:
         return pooled, np.inf
     prior = 2 * _inverse_trigamma(excess)
-    return float(np.exp(logs.mean() + digamma(prior / 2) - np.log(prior / 2))), prior
+    return float(np.exp(logs.mean() + scipy.special.digamma(prior / 2) - np.log(prior / 2))), prior
 
 
 def _inverse_trigamma(y: float) -> float:
     """x with trigamma(x) = y, by Newton's method on 1 / trigamma, which is convex (Smyth)."""
     x = 0.5 + 1 / y
     for _ in range(50):
-        now = float(polygamma(1, x))
-        step = now * (1 - now / y) / float(polygamma(2, x))
+        now = float(scipy.special.polygamma(1, x))
+        step = now * (1 - now / y) / float(scipy.special.polygamma(2, x))
         x += step
         if -step < 1e-8 * x:
             break
@@ -198,9 +200,15 @@ def _range_cdf(q: float, k: int, df: float) -> float:
     # the log of the estimate over the truth: its spread is about 1 / sqrt(2 df)
     reach = min(12.0, 12 / np.sqrt(df))
     x = reach * (nodes - 1) / 2 + reach / 4  # from -3/4 to 1/4 of it: the lower tail is longer
-    log = (df / 2) * np.log(df / 2) - gammaln(df / 2) + np.log(2) + df * x - df * np.exp(2 * x) / 2
+    log = (
+        (df / 2) * np.log(df / 2)
+        - scipy.special.gammaln(df / 2)
+        + np.log(2)
+        + df * x
+        - df * np.exp(2 * x) / 2
+    )
     chance = reach / 2 * weights * np.exp(log)
-    inner = ndtr(z) - ndtr(z - q * np.exp(x)[:, None])
+    inner = scipy.special.ndtr(z) - scipy.special.ndtr(z - q * np.exp(x)[:, None])
     return float(chance @ (k * (inner ** (k - 1)) @ density))
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, stdtr
 
 from cnibench.stats.inference import Array
 
@@ -65,7 +65,7 @@ def drift(rows: Array) -> tuple[Array, Array]:
     time = np.arange(1.0, n + 1) - (n + 1) / 2
     rho = (_ranks(rows) * time).sum(axis=1) / (time**2).sum()
     t = np.abs(rho) * np.sqrt((n - 2) / np.maximum(1 - rho**2, 1e-300))
-    p = 2 * stdtr(n - 2, -t)
+    p = 2 * scipy.special.stdtr(n - 2, -t)
     constant = rows.max(axis=1) == rows.min(axis=1)
     return np.where(constant, np.nan, rho), np.where(constant, np.nan, p)
 
@@ -80,7 +80,7 @@ def dependence(rows: Array) -> tuple[Array, Array]:
     ranks = _ranks(rows)
     ratio = (np.diff(ranks) ** 2).sum(axis=1) / ((ranks - (n + 1) / 2) ** 2).sum(axis=1)
     variance = 4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) ** 2)
-    p = 2 * ndtr(-np.abs(ratio - 2) / np.sqrt(variance))
+    p = 2 * scipy.special.ndtr(-np.abs(ratio - 2) / np.sqrt(variance))
     constant = rows.max(axis=1) == rows.min(axis=1)
     return np.where(constant, np.nan, 1 - ratio / 2), np.where(constant, np.nan, p)
 

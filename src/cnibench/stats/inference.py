@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
+from math import comb
 
 import numpy as np
+import scipy  # and scipy.special when it is used: most runs need none of it, and it is slow
 from numpy.typing import NDArray
-from scipy.special import bdtr, ndtr, ndtri
 
 Array = NDArray[np.float64]
 
@@ -50,6 +52,7 @@ def _cdf_of_ranks(ranks: NDArray[np.int64]) -> Array:
     return np.cumsum(chance)
 
 
+@lru_cache(maxsize=4096)
 def _order(n: int, alpha: float) -> tuple[int, float]:
     """(k, coverage): the interval runs from the k-th smallest to the k-th largest Walsh average; k
     = 0 when there is none.
@@ -61,7 +64,7 @@ def _order(n: int, alpha: float) -> tuple[int, float]:
         k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12)))
         return k, 1.0 - 2.0 * float(cdf[k - 1]) if k else 0.0
     mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
-    return int(mean + float(ndtri(alpha / 2)) * spread), 1.0 - alpha
+    return int(mean + float(scipy.special.ndtri(alpha / 2)) * spread), 1.0 - alpha
 
 
 def walsh_averages(rows: Array) -> Array:
@@ -89,7 +92,7 @@ def walsh_p(n: int, count: int) -> float:
     if n <= _EXACT:
         return min(1.0, 2.0 * float(null_cdf(n)[count]))
     mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
-    return min(1.0, 2.0 * float(ndtr((count + 0.5 - mean) / spread)))
+    return min(1.0, 2.0 * float(scipy.special.ndtr((count + 0.5 - mean) / spread)))
 
 
 @dataclass(frozen=True)
@@ -188,8 +191,8 @@ def _test(rows: Array) -> tuple[Array, Array, Array]:
         spread = np.sqrt((counted**2).sum(axis=1) / 4)
         with np.errstate(invalid="ignore", divide="ignore"):
             z = (plus - counted.sum(axis=1) / 2) / spread
-        lower = np.where(spread > 0, ndtr(z + 0.5 / np.maximum(spread, 1)), 1.0)
-        upper = np.where(spread > 0, ndtr(-z + 0.5 / np.maximum(spread, 1)), 1.0)
+        lower = np.where(spread > 0, scipy.special.ndtr(z + 0.5 / np.maximum(spread, 1)), 1.0)
+        upper = np.where(spread > 0, scipy.special.ndtr(-z + 0.5 / np.maximum(spread, 1)), 1.0)
     return plus - minus, lower, upper
 
 
@@ -324,9 +327,17 @@ def _median_order(n: int, alpha: float) -> tuple[int, float]:
     """
     if n < 1:
         return 0, 0.0
-    tails = np.asarray(bdtr(np.arange(0, n // 2 + 1, dtype=np.float64), n, 0.5))
+    tails = _binomial_tails(n)
     k = int(np.searchsorted(tails, alpha / 2, side="right"))
     return k, float(tails[k - 1]) if k else 0.0
+
+
+def _binomial_tails(n: int) -> Array:
+    """P(X <= k) for k = 0 .. n // 2, X the heads of ``n`` fair coins."""
+    if n <= _EXACT:
+        counts = accumulate(comb(n, k) for k in range(n // 2 + 1))
+        return np.array([count / 2**n for count in counts])
+    return np.asarray(scipy.special.bdtr(np.arange(0, n // 2 + 1, dtype=np.float64), n, 0.5))
 
 
 def groups(better_first: list[str], apart: set[tuple[str, str]]) -> list[list[str]]:

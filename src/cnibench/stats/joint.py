@@ -20,8 +20,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from cnibench.stats.inference import ALPHA, Array, signed_rank
 from cnibench.stats.looks import NORMAL
@@ -138,7 +138,7 @@ def _asked(look: int, rows: int, one_sided: bool) -> float:
     """
     pairs = rows // 2 if one_sided else rows
     share = NORMAL / pairs / (1 if one_sided else 2)
-    return float(stdtrit((look - 1) * (1 if pairs == 1 else 2), 1 - share))
+    return float(scipy.special.stdtrit((look - 1) * (1 if pairs == 1 else 2), 1 - share))
 
 
 def _students(rows: Array, most: int, one_sided: bool, *, flipped: bool = True) -> Array:
