@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.planning.forecast import expected_seconds, whole
 from cnibench.registry import providers
+from cnibench.run.windows.method import Windows
 from cnibench.testbed.cluster import Options
 
 
@@ -19,6 +21,15 @@ def test_services_take_what_their_implementation_takes() -> None:
     workloads: dict[str, Any] = providers("workloads")
     flannel = builtin()["flannel"]
     profiles = {name: flannel.model_copy(update={"proxy": name}) for name in ("nftables", "ebpf")}
+
+    cluster = LabCluster(Options())
+    manifest = SimpleNamespace(duration=1.0, warmup=0.0)
+    session: Any = SimpleNamespace(
+        workloads=workloads,
+        cluster=cluster,
+        profiles=profiles,
+        writer=SimpleNamespace(manifest=manifest),
+    )
 
     def seconds(label: str, **services: int) -> float:
         params = {f"services.{name}": value for name, value in services.items()}
@@ -29,7 +40,10 @@ def test_services_take_what_their_implementation_takes() -> None:
             workload="tcp-connect",
             params={**workloads["tcp-connect"].params({}), **params},
         )
-        return whole([(cell, 0)], workloads, 1.0, 0.0, LabCluster(Options()), profiles)
+        forecast = whole([(cell, 0)], workloads, 1.0, 0.0, cluster, profiles)
+        # the time left counts down by the same
+        assert Windows(session, []).expected(cell) == pytest.approx(forecast)
+        return forecast
 
     few, many = (seconds("nftables", count=count) for count in (1, 10_000))
     assert many - few > 10 * (seconds("ebpf", count=10_000) - seconds("ebpf", count=1)) > 0

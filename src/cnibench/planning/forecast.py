@@ -45,6 +45,15 @@ def expected_seconds(
     )
 
 
+def of_services(cell: Cell, cluster: Cluster, profiles: Mapping[str, Profile]) -> float:
+    """Seconds for the Services of the cell's condition; 0 where the cluster does not know."""
+    count = cell.params.get("services.count", 0)
+    if count <= 0 or not isinstance(cluster, ServiceTime):
+        return 0.0
+    endpoints: int = count * cell.params.get("services.endpoints", 1)
+    return endpoints * cluster.service_seconds(profiles[cell.label])
+
+
 def expected_bytes(
     plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float
 ) -> float:
@@ -90,11 +99,7 @@ def whole(
         deployment = (cell.label, 0 if cluster.simultaneous else block // kept)
         pods[deployment] = max(pods.get(deployment, 0), workloads[cell.workload].kept_pods(cell))
     seconds += sum(pods.values()) * cluster.pod_seconds
-    if isinstance(cluster, ServiceTime):
-        for cell, _ in missing:
-            if (count := cell.params.get("services.count", 0)) > 0:
-                endpoints = count * cell.params.get("services.endpoints", 1)
-                seconds += endpoints * cluster.service_seconds(profiles[cell.label])
+    seconds += sum(of_services(cell, cluster, profiles) for cell, _ in missing)
     if not cluster.simultaneous:
         seconds += sum(cluster.seconds(profiles[label]) for label, _ in pods)
     return seconds

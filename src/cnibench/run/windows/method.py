@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cnibench.errors import ClusterError, CnibenchError, EndedError, LimitError, UnsupportedError
 from cnibench.model.cell import Cell, Status
-from cnibench.planning.forecast import expected_seconds
+from cnibench.planning.forecast import expected_seconds, of_services
 from cnibench.planning.schedule import by_pairs
 from cnibench.run.collector import Collector
 from cnibench.run.profiles import REPEATS, ProfileState
@@ -104,7 +104,7 @@ class Windows:
                 for cell, one in zip(cells, measured, strict=True):
                     said = "disturbed" if one.disturbed else "ok"
                     _log.info("%s: %s%s", cell.id, said, one.disturbed and f": {one.disturbed}")
-                    session.progress.finished(cell, self._expected(cell), said, one.disturbed)
+                    session.progress.finished(cell, self.expected(cell), said, one.disturbed)
                 return 0
             except (FullError, EndedError):
                 raise
@@ -131,19 +131,22 @@ class Windows:
             )
         for cell in cells:
             _log.warning("%s: %s: %s", cell.id, status, reason)
-            session.progress.finished(cell, self._expected(cell), status, reason)
+            session.progress.finished(cell, self.expected(cell), status, reason)
         return len(cells)
 
-    def _expected(self, cell: Cell) -> float:
-        """Seconds; 0 for a pair that is measured while the first one is."""
+    def expected(self, cell: Cell) -> float:
+        """Seconds that are forecast for one sample; 0 for a pair that is measured while the first
+        one is.
+        """
         session, manifest = self.session, self.session.writer.manifest
-        return expected_seconds(
+        seconds = expected_seconds(
             [cell],
             session.workloads,
             manifest.duration,
             manifest.warmup,
             session.cluster.pod_seconds,
         )
+        return seconds + of_services(cell, session.cluster, session.profiles)
 
     def _collectors_of(self, cell: Cell) -> list[Collector]:
         workload = self.session.workloads[cell.workload]
