@@ -9,6 +9,7 @@ smallest and the largest, and the turning points that the report found. Needs no
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -102,7 +103,11 @@ def _turnings(found: Sequence[Turning]) -> Iterator[str]:
             yield f"{where} {one.then} is better than {one.first} from {one.at:.0f}{interval} on"
         elif one.verdict == "none":
             yield f"{where} {one.first} is better than {one.then} up to {one.up_to:.0f}"
-    undecided = sum(one.verdict == "inconclusive" for one in found)
+        elif one.reason.endswith(" on"):
+            yield f"{where} {one.first} and {one.then}: {one.reason}"
+    undecided = sum(
+        one.verdict == "inconclusive" and not one.reason.endswith(" on") for one in found
+    )
     if undecided:
         yield f"- {undecided} of {len(found)} are not decided: the report says why"
 
@@ -116,7 +121,7 @@ def page(run: Path) -> str:
             written[line["count"], line["proxy"]].append(line["seconds"])
     facts, about = analysis.environment, analysis.runs[0]
     conditions = (
-        f"`{about.command.partition(' --out')[0]}`, {about.started[:10]}, cnibench"
+        f"`{re.split(' --(?:out|folder)', about.command)[0]}`, {about.started[:10]}, cnibench"
         f" {about.tool_version}: {analysis.results[0].testbed}, Linux {facts['kernel']},"
         f" {facts['cpu_model']}, {facts['cpus']} CPUs, load {facts['load'][0]:.1f} when it started;"
         f" {'' if about.finished else 'not finished, '}{analysis.samples} samples,"

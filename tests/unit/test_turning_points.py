@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -87,6 +88,13 @@ def test_where_nothing_turns_it_says_up_to_where() -> None:
     (found,) = turning_points(results({"a": 0.0, "b": 0.0}))
     assert (found.first, found.verdict, found.up_to) == ("a", "none", 200.0)
     assert turning_words(found) == "none up to 200"
+
+
+def test_profiles_that_are_equal_at_first_have_a_value_from_which_on_one_is_better() -> None:
+    (turning,) = turning_points(results({"b": 0.0, "c": 0.02}, noise=0.05))
+    assert turning.verdict == "inconclusive"
+    words = "no significant difference at 0; b is better from (5|10|25) on"
+    assert re.fullmatch(words, turning.reason), turning.reason
 
 
 def test_equal_profiles_have_no_turning_point() -> None:

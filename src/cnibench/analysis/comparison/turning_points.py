@@ -36,6 +36,7 @@ from typing import Literal
 
 import numpy as np
 
+from cnibench.analysis.comparison.onsets import Onset, onset
 from cnibench.analysis.model import Result, Turning
 from cnibench.model import context
 from cnibench.model.metrics import main_metric
@@ -77,7 +78,9 @@ def turning_points(
                 pair for a, b in combinations(rows, 2) if (pair := _pair(a, b, swept)) is not None
             ]
             judged = judge([pair.curve for pair in pairs], level)
-            found += [_turning(pair, swept, said) for pair, said in zip(pairs, judged, strict=True)]
+            for pair, said in zip(pairs, judged, strict=True):
+                since = onset(pair.curve.table, pair.curve.values, level, len(pairs))
+                found.append(_turning(pair, swept, said, since))
     return found
 
 
@@ -141,9 +144,12 @@ def _logs(result: Result, blocks: Sequence[int]) -> Array:
     )
 
 
-def _turning(pair: _Pair, swept: str, judged: Judged) -> Turning:
+def _turning(pair: _Pair, swept: str, judged: Judged, since: Onset | None) -> Turning:
     first = pair.first
     verdict, at, low, high, reason = judged
+    if verdict == "inconclusive" and since:
+        better = first if since.first else pair.then
+        reason += f"; {better.label} is better from {since.value:g} on"
     return Turning(
         first=first.label,
         then=pair.then.label,
