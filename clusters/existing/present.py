@@ -16,7 +16,7 @@ from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, fact
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
-from cnibench.clusters.kubernetes.pods import paths, unsupported
+from cnibench.clusters.kubernetes.pods import other_services, paths, unsupported
 from cnibench.clusters.kubernetes.removal import cleaning
 from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.model.cell import Cell
@@ -25,6 +25,7 @@ from cnibench.model.units import seconds
 from cnibench.testbed.capabilities.access_rights import AccessRights, Lacking
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.recognition import Recognition
+from cnibench.testbed.capabilities.service_time import ServiceTime
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 from cnibench.testbed.cluster_options import ACCESS, NODES, PODS
 
@@ -33,7 +34,7 @@ _SECONDS_CURRENT = 15.0  # s: agents and Pods only
 NO_CNI = "no CNI"
 
 
-class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
+class PresentCluster(Cluster, AccessRights, CellLimits, Recognition, ServiceTime):
     """The cluster that a kubeconfig leads to, as it is."""
 
     kind: ClassVar[str] = "existing"
@@ -87,6 +88,9 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         self.wire: Wire = "nic"
         # we have removed what was there; the nodes' kubelets say so only some seconds later
         self._bare = False
+
+    def service_seconds(self, profile: Profile) -> float:
+        return other_services.SECONDS
 
     @cached_property
     def access(self) -> Access:

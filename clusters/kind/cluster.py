@@ -23,7 +23,7 @@ from cnibench.clusters.kubernetes.nodes.environment import describe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import kind_clusters, state
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
-from cnibench.clusters.kubernetes.pods import paths, unsupported
+from cnibench.clusters.kubernetes.pods import other_services, paths, unsupported
 from cnibench.clusters.kubernetes.pods.background import uids_of
 from cnibench.clusters.lab.proxies.base import too_many
 from cnibench.errors import ClusterError, CnibenchError, MissingError, NoSlicesError
@@ -39,6 +39,7 @@ from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 from cnibench.testbed.capabilities.pods.entered import EnteredPods
+from cnibench.testbed.capabilities.service_time import ServiceTime
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 from cnibench.testbed.cluster_options import PODS
 from cnibench.testbed.place import Pod
@@ -73,7 +74,7 @@ class KindDeployment(KubernetesDeployment, EnteredPods):
         self.cluster.delete()
 
 
-class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
+class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership, ServiceTime):
     """Real CNIs between two containers of this machine: the datapath is real, the wire is a veth
     pair and a bridge.
     """
@@ -104,6 +105,9 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         self._deployment: list[KindDeployment] = []
         self._facts: dict[str, Any] = {}
         self._installed: dict[str, dict[str, str]] = {}  # by label: what it is, by SHA-256
+
+    def service_seconds(self, profile: Profile) -> float:
+        return other_services.SECONDS
 
     def missing(self) -> list[Problem]:
         problems = tools.problems("kind")

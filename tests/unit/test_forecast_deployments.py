@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kind.cluster import KindCluster
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
-from cnibench.planning.forecast import expected_seconds, whole
+from cnibench.planning.forecast import expected_seconds, of_services, whole
 from cnibench.registry import providers
 from cnibench.run.windows.method import Windows
 from cnibench.testbed.cluster import Options
@@ -48,6 +49,22 @@ def test_services_take_what_their_implementation_takes() -> None:
     few, many = (seconds("nftables", count=count) for count in (1, 10_000))
     assert many - few > 10 * (seconds("ebpf", count=10_000) - seconds("ebpf", count=1)) > 0
     assert seconds("nftables", count=5000, endpoints=2) == pytest.approx(many)
+
+
+@pytest.mark.parametrize("cluster", [KindCluster(Options()), ExistingCluster(Options())])
+def test_services_take_time_on_clusters_too(cluster: Any) -> None:
+    workloads: dict[str, Any] = providers("workloads")
+    cell = Cell(
+        label="a",
+        profile="flannel",
+        placement="inter",
+        workload="tcp-crr",
+        params={**workloads["tcp-crr"].params({}), "services.count": 10_000},
+    )
+    flannel = builtin()["flannel"]
+    seconds = of_services(cell, cluster, {"a": flannel})
+    assert seconds == pytest.approx(10_000 * cluster.service_seconds(flannel))
+    assert seconds > 0
 
 
 @pytest.mark.parametrize(("kept", "deployments"), [(1, 6), (2, 3), (4, 2), (6, 1)])
