@@ -62,6 +62,34 @@ def test_addresses_that_the_agent_chose_are_those_of_the_model() -> None:
     assert differences({"a: routes": expected}, {"a: routes": found}, {}, given) == []
 
 
+CHAINS = r"for (\w+) -j (POD-\w+)"
+
+
+def _saved(a: str, b: str, first: str, second: str) -> list[str]:
+    """As iptables-save writes it: the chains in the order of their names."""
+    declared = sorted((f":{a} -", f":{b} -"))
+    rules = sorted((f"-A {a} -j DROP", f"-A {b} -j ACCEPT"))
+    names = {"a": a, "b": b}
+    top = [f"-A TOP for {one} -j {names[one]}" for one in (first, second)]
+    return ["*filter", *declared, ":TOP -", *rules, *top, "-A TOP -j LOG", "COMMIT"]
+
+
+def test_chains_that_an_agent_draws_are_those_of_the_model() -> None:
+    """Also where their names order them otherwise, and where the agent takes Pods in any order."""
+    expected = {"a: iptables-nft-save": _saved("POD-1", "POD-2", "a", "b")}
+    found = {"a: iptables-nft-save": _saved("POD-Z", "POD-Y", "b", "a")}
+    assert differences(expected, found, {}, {}, CHAINS) == []
+    assert differences(expected, found, {}, {})
+    swapped = {"a: iptables-nft-save": _saved("POD-Z", "POD-Y", "b", "a")}
+    swapped["a: iptables-nft-save"][4:6] = ["-A POD-Z -j ACCEPT", "-A POD-Y -j DROP"]
+    (difference,) = differences(expected, swapped, {}, {}, CHAINS)
+    assert difference.expected == ["-A POD-1 -j DROP", "-A POD-2 -j ACCEPT"]
+    last = {"a: iptables-nft-save": _saved("POD-Z", "POD-Y", "b", "a")}
+    lines = last["a: iptables-nft-save"]
+    lines.insert(6, lines.pop(8))  # what leads to no such chain has its place
+    assert differences(expected, last, {}, {}, CHAINS)
+
+
 def test_a_section_that_one_side_lacks_is_a_difference() -> None:
     found = differences({"a: ipsec": ["state"]}, {"b: wireguard": ["peer"]}, {}, {})
     assert [(one.place, one.part) for one in found] == [("a", "ipsec"), ("b", "wireguard")]

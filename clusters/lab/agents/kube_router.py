@@ -33,6 +33,9 @@ class KubeRouter(Adapter):
     models = ("kube-router",)
     inside = "/usr/local/bin/kube-router"
     plugins = ("bridge", "host-local")
+    # the name is a hash of the Pod's and of the time (pkg/controllers/netpol/pod.go)
+    chains = r'--comment "(\S+) (?:in|out)" -j (KUBE-POD-FW-\w+)'
+    tried = "v2.11.1"
 
     def files(self, site: Site) -> Mapping[Path, str]:
         return {_config(site): json.dumps(_CONFIG)}

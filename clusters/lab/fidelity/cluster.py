@@ -37,7 +37,7 @@ class AgentCluster(LabCluster):
             )
             self._deployments.append(made)
             self.version = made.version
-            self.differences, self.lines = compare(model, made)
+            self.differences, self.lines = compare(model, made, self.setup.adapter.chains)
         except BaseException as error:
             with cleaning_up(error):
                 self.__exit__(type(error))

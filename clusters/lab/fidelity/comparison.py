@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from cnibench.certificates.format import Difference
 from cnibench.clusters.lab.attestation.comparison import PACKET_FILTERS, places
 from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.fidelity import drawn_chains
 from cnibench.listing import netfilter
 from cnibench.listing.difference import common, sections_of
 from cnibench.listing.listing import Listing, listing
@@ -20,13 +21,15 @@ from cnibench.listing.listing import Listing, listing
 _ORDERED = ("routing rules", "hooks", "programs", "filters")
 
 
-def compare(model: LabDeployment, made: LabDeployment) -> tuple[list[Difference], int]:
-    """(the differences in all places, the number of lines that the model's side has). Raises
-    ClusterError.
+def compare(
+    model: LabDeployment, made: LabDeployment, chains: str = ""
+) -> tuple[list[Difference], int]:
+    """(the differences in all places, the number of lines that the model's side has); ``chains`` is
+    the adapter's. Raises ClusterError.
     """
     expected, found = (_of(deployment) for deployment in (model, made))
     drawn = _ports(model, made), _addresses(model, made)
-    return differences(expected, found, *drawn), sum(map(len, expected.values()))
+    return differences(expected, found, *drawn, chains), sum(map(len, expected.values()))
 
 
 def _of(deployment: LabDeployment) -> Listing:
@@ -75,10 +78,12 @@ def differences(
     found: Listing,
     ports: Mapping[str, Mapping[str, str]],
     addresses: Mapping[str, str],
+    chains: str = "",
 ) -> list[Difference]:
     """Pure: ``ports`` maps the names of devices on a node to those that the model gives them,
-    ``addresses`` those of Pods.
+    ``addresses`` those of Pods, and ``chains`` is the pattern of Adapter.chains.
     """
+    expected, found = drawn_chains.as_expected(chains, expected, found)
     found = {key: list(_renamed(lines, key, ports, addresses)) for key, lines in found.items()}
     result = []
     for key in sorted(expected.keys() | found.keys()):

@@ -170,29 +170,27 @@ def _common(family: int) -> Iterable[Line]:
     yield end(
         "filter",
         name,
-        '-m comment --comment "rule to drop invalid state for pod" -m conntrack --ctstate INVALID'
-        " -j DROP",
+        r'-m comment --comment "\"rule to drop invalid state for pod\"" -m conntrack --ctstate'
+        " INVALID -j DROP",
     )
     yield end(
         "filter",
         name,
-        '-m comment --comment "rule for stateful firewall for pod" -m conntrack --ctstate'
+        r'-m comment --comment "\"rule for stateful firewall for pod\"" -m conntrack --ctstate'
         " RELATED,ESTABLISHED -j ACCEPT",
     )
     kinds = ["echo-request", "destination-unreachable", "time-exceeded"]
     for kind in kinds + (
         ["neighbor-solicitation", "neighbor-advertisement", "echo-reply"] if family == 6 else []
     ):
+        words = "echo requests" if kind == "echo-request" else f"{kind.replace('-', ' ')} messages"
         yield end(
-            "filter",
-            name,
-            f'-m comment --comment "allow icmp {kind.replace("-", " ")} messages" {icmp} {kind} -j'
-            " ACCEPT",
+            "filter", name, f'-m comment --comment "allow icmp {words}" {icmp} {kind} -j ACCEPT'
         )
 
 
 def pod_chain(pod: Pod) -> str:
-    """KUBE-POD-FW- and sixteen letters of base32(SHA-256)."""
+    """KUBE-POD-FW- and sixteen letters of base32(SHA-256), but of a hash without the time."""
     return "KUBE-POD-FW-" + base32_hash(pod.namespace + pod.name)
 
 
