@@ -54,6 +54,11 @@ _REMEDY = (
 )
 
 
+# The agent's version, the differences of the two deployments, the number of lines compared, the
+# names of chains that the agent drew with the model's.
+_Carried = tuple[str, list[Difference], int, dict[str, str]]
+
+
 def certify(
     cni: str,
     agent: str,
@@ -81,7 +86,7 @@ def certify(
         )
         request = _request(profile, settings, max(blocks, 1), setup)
         path = (out / request.manifest.id).absolute() if blocks else None
-        version, differences, lines = _carry(request, path)
+        version, differences, lines, chains = _carry(request, path)
         certificate = Certificate(
             profile=profile.name,
             model=model_digest(profile),
@@ -100,7 +105,7 @@ def certify(
             differences=differences,
             notes=[] if adapter.tried else ["the adapter was not tried by the project"],
         )
-    return (with_run(certificate, RunReader(path)) if path else certificate), path
+    return (with_run(certificate, RunReader(path), chains) if path else certificate), path
 
 
 def _one(cni: str) -> Iterator[Profile]:
@@ -173,17 +178,16 @@ def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setu
     return replace(request, manifest=manifest)
 
 
-def _carry(request: Request, path: Path | None) -> tuple[str, list[Difference], int]:
-    """(the agent's version, the differences of the two deployments, the number of lines compared).
-    Ends the program when the inner process failed, which has said why.
-    """
+def _carry(request: Request, path: Path | None) -> _Carried:
+    """Ends the program when the inner process failed, which has said why."""
     cluster = request.cluster
     assert isinstance(cluster, AgentCluster)
     with tempfile.TemporaryFile() as file:
 
         def work() -> int:
             status = _inside(request, cluster, path)
-            file.write(msgspec.json.encode((cluster.version, cluster.differences, cluster.lines)))
+            found = (cluster.version, cluster.differences, cluster.lines, cluster.chains)
+            file.write(msgspec.json.encode(found))
             file.flush()
             return status
 
@@ -194,9 +198,8 @@ def _carry(request: Request, path: Path | None) -> tuple[str, list[Difference], 
         raise SystemExit(status or 1)
     if status > 1:
         raise SystemExit(status)
-    found: tuple[str, list[Difference], int]
-    found = msgspec.json.decode(answer, type=tuple[str, list[Difference], int])
-    return found
+    carried: _Carried = msgspec.json.decode(answer, type=_Carried)
+    return carried
 
 
 def _inside(request: Request, cluster: AgentCluster, path: Path | None) -> int:

@@ -11,15 +11,18 @@ from msgspec.structs import replace as replace_fields
 
 from cnibench.certificates.format import Certificate, Difference, Rate
 from cnibench.clusters.lab.fidelity.cluster import AGENT, MODEL
+from cnibench.clusters.lab.fidelity.drawn_chains import renamed
 from cnibench.model.units import plural
 from cnibench.rundir.reader import RunReader
 
 _SHOWN = 6  # lines of each side of a difference
 
 
-def with_run(certificate: Certificate, run: RunReader) -> Certificate:
-    """With what the run says: the ways of packets, and the rates."""
-    packets, differences = _packets(run)
+def with_run(certificate: Certificate, run: RunReader, chains: Mapping[str, str]) -> Certificate:
+    """With what the run says: the ways of packets, and the rates. ``chains`` are the names that the
+    agent drew, and the model's.
+    """
+    packets, differences = _packets(run, chains)
     rates, notes = _rates(run)
     return replace_fields(
         certificate,
@@ -30,12 +33,14 @@ def with_run(certificate: Certificate, run: RunReader) -> Certificate:
     )
 
 
-def _packets(run: RunReader) -> tuple[list[str], list[Difference]]:
+def _packets(run: RunReader, chains: Mapping[str, str]) -> tuple[list[str], list[Difference]]:
     """(the packets that were followed through both, where the rules that they met differ)."""
     found: dict[str, dict[str, list[str]]] = {}
     for record in run.records("rulepath"):
         packet = f"{record['placement']}, {record['packet']} packet"
-        found.setdefault(packet, {})[record["label"]] = _way(record["nodes"])
+        found.setdefault(packet, {})[record["label"]] = renamed(
+            _way(record["nodes"]), chains if record["label"] == AGENT else {}
+        )
     both = {packet: ways for packet, ways in found.items() if {MODEL, AGENT} <= ways.keys()}
     return sorted(both), [
         Difference(place=packet, part="rules met", expected=ways[MODEL], found=ways[AGENT])

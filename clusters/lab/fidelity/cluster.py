@@ -25,6 +25,7 @@ class AgentCluster(LabCluster):
         self.setup = setup
         self.differences: list[Difference] = []
         self.lines = 0
+        self.chains: dict[str, str] = {}  # the names that the agent drew, and the model's
         self.version = ""  # of the agent
         self._ready: dict[str, LabDeployment] = {}
 
@@ -37,7 +38,9 @@ class AgentCluster(LabCluster):
             )
             self._deployments.append(made)
             self.version = made.version
-            self.differences, self.lines = compare(model, made, self.setup.adapter.chains)
+            self.differences, self.lines, self.chains = compare(
+                model, made, self.setup.adapter.chains
+            )
         except BaseException as error:
             with cleaning_up(error):
                 self.__exit__(type(error))

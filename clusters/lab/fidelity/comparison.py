@@ -22,14 +22,15 @@ _ORDERED = ("routing rules", "hooks", "programs", "filters")
 
 
 def compare(
-    model: LabDeployment, made: LabDeployment, chains: str = ""
-) -> tuple[list[Difference], int]:
-    """(the differences in all places, the number of lines that the model's side has); ``chains`` is
-    the adapter's. Raises ClusterError.
+    model: LabDeployment, made: LabDeployment, chains: str
+) -> tuple[list[Difference], int, dict[str, str]]:
+    """(the differences in all places, the number of lines that the model's side has, the names of
+    chains that the agent drew with the model's); ``chains`` is the adapter's. Raises ClusterError.
     """
     expected, found = (_of(deployment) for deployment in (model, made))
     drawn = _ports(model, made), _addresses(model, made)
-    return differences(expected, found, *drawn, chains), sum(map(len, expected.values()))
+    names = drawn_chains.names(chains, expected, found)
+    return differences(expected, found, *drawn, chains), sum(map(len, expected.values())), names
 
 
 def _of(deployment: LabDeployment) -> Listing:

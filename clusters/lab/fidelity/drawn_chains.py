@@ -19,22 +19,35 @@ def as_expected(chains: str, expected: Listing, found: Listing) -> tuple[Listing
     if not chains:
         return expected, found
     ours, theirs = dict(expected), dict(found)
+    known = names(chains, expected, found)
     for key in expected.keys() & found.keys():
-        if not key.endswith("-save"):
-            continue
-        known, drawn = (_names(chains, side[key]) for side in (expected, found))
-        names = {drawn[whose]: known[whose] for whose in drawn.keys() & known.keys()}
-        if names:
-            pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
-            lines = [pattern.sub(lambda match, n=names: n[match[0]], one) for one in found[key]]
-            for side, given in ((ours, expected[key]), (theirs, lines)):
+        if key.endswith("-save"):
+            for side, given in ((ours, expected[key]), (theirs, renamed(found[key], known))):
                 side[key] = _in_order(list(_by_chain(given)), chains)
     return ours, theirs
 
 
-def _names(chains: str, lines: Sequence[str]) -> Mapping[str, str]:
-    matches = (re.search(chains, line) for line in lines)
-    return {match[1]: match[2] for match in matches if match}
+def names(chains: str, expected: Listing, found: Listing) -> dict[str, str]:
+    """The names that the agent drew, and the model's."""
+    known, drawn = (
+        {
+            (key, match[1]): match[2]
+            for key, lines in side.items()
+            if chains and key.endswith("-save")
+            for line in lines
+            if (match := re.search(chains, line))
+        }
+        for side in (expected, found)
+    )
+    return {drawn[whose]: known[whose] for whose in drawn.keys() & known.keys()}
+
+
+def renamed(lines: Sequence[str], known: Mapping[str, str]) -> list[str]:
+    """The lines with the names that ``known`` has for those in them."""
+    if not known:
+        return list(lines)
+    pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in known))
+    return [pattern.sub(lambda match: known[match[0]], line) for line in lines]
 
 
 def _in_order(lines: Sequence[str], chains: str) -> list[str]:
