@@ -1,4 +1,4 @@
-"""Chains of packet filters whose names an agent draws anew each time, under the model's names.
+"""Chains of packet filters that an agent names differently at each start, under the model's names.
 
 Such an agent has its Pods in no order, either: the rules that lead to these chains are compared in
 the order of what the chains are for.
