@@ -12,12 +12,15 @@ import struct
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cnibench.clusters.lab.builders.base import builders
 from cnibench.clusters.lab.fidelity import digest, image, needs, plugin, programs
+from cnibench.clusters.lab.fidelity.adapter import Adapter
 from cnibench.clusters.lab.fidelity.comparison import differences
+from cnibench.clusters.lab.fidelity.deployment import Setup
 from cnibench.clusters.lab.fidelity.manifest import objects
 from cnibench.errors import ClusterError, CnibenchError, InputError, MissingError
 from cnibench.model.profile import builtin
@@ -307,6 +310,16 @@ def test_definitions_that_an_agent_waits_for_are_missed_before_anything_starts()
         needs.check(felix, "/calico-node", [_definition(felix.definitions[0])])
     assert "--manifest" in error.value.remedy
     needs.check(felix, "/calico-node", [_definition(name) for name in felix.definitions])
+
+
+def test_definitions_are_created_before_objects_of_their_kinds() -> None:
+    definition = {"kind": "CustomResourceDefinition", "metadata": {"name": "ippools.example"}}
+    adapters: Mapping[str, type[Adapter]] = providers("clusters.lab.agents")
+    felix = next(one for one in adapters.values() if one.name == "calico-node")
+    setup = Setup(felix, "calico-node", {}, Path("/"), [definition])
+    model: Any = None  # its objects do not depend on it
+    kinds = [one["kind"] for one in setup.ordered(felix(model))]
+    assert kinds == ["CustomResourceDefinition", "ClusterInformation", "IPPool"]
 
 
 def test_what_lies_beside_an_agent_is_in_no_image_that_is_named(tmp_path: Path) -> None:

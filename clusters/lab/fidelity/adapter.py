@@ -56,8 +56,8 @@ class Adapter(abc.ABC):
     definitions: ClassVar[tuple[str, ...]] = ()  # CustomResourceDefinitions that it waits for
     beside: ClassVar[tuple[str, ...]] = ()  # what lies beside the program, in its folder
     runs: ClassVar[Mapping[str, str]] = {}  # programs that it runs: the Debian package that has it
-    # Pattern of a rule that leads to a chain whose name the agent draws anew each time: its groups
-    # are what the chain is for, and the name.
+    # Pattern of a rule that leads to a chain whose name is another at each start of the agent: its
+    # groups are what the chain is for, and the name.
     chains: ClassVar[str] = ""
     apart: ClassVar[tuple[str, ...]] = ()  # what is the same in both, beyond kube-proxy's rules
 

@@ -45,6 +45,10 @@ class Setup:
     plugins: Path
     objects: Sequence[Object] = field(default=())
 
+    def ordered(self, adapter: Adapter) -> Sequence[Object]:
+        """All objects: those that are given define the kinds of the adapter's own."""
+        return (*self.objects, *adapter.objects())
+
 
 class AgentDeployment(LabDeployment):
     """The same nodes, wire and Pods as of any deployment."""
@@ -129,7 +133,7 @@ class AgentDatapath(Datapath):
         for node in self.deployment.nodes():
             self.server.create(self._node(node))
         self.server.create(_object("Namespace", plugin.NAMESPACE))
-        for one in (*self.adapter.objects(), *self.setup.objects):
+        for one in self.setup.ordered(self.adapter):
             self.server.create(one)
         for node in self.deployment.nodes():
             self._others_rules(node)
