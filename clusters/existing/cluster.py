@@ -177,11 +177,14 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         """
         if left := cleaning.record(self.access):
             assert self._making is not None
-            if left.run == self._making.run:  # an uninstallation that failed, tried once more
+            own = left.run == self._making.run
+            if own:  # an uninstallation that failed, tried once more
                 self._check_alone(left.profile)
             else:
                 self._left_cni(take=self._making.run)
-            install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
+            install.uninstall(
+                self.access, None, known, nodes, saved=self._saved(), say=_say, runs=not own
+            )
             self._bare = True
         if self._bare:
             return
@@ -227,7 +230,9 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                 assert self._making is not None
                 found.take_record(self._making.run)
                 known = {"run": self._making.run}
-                install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
+                install.uninstall(
+                    self.access, None, known, nodes, saved=self._saved(), say=_say, runs=True
+                )
             finally:
                 self.__exit__(*sys.exc_info())
 

@@ -18,6 +18,18 @@ from cnibench.run.windows.method import Windows
 from cnibench.testbed.cluster import Options
 
 
+def _with_services(label: str, workload: str, **services: int) -> Cell:
+    usual = providers("workloads")[workload].params({})
+    asked = {f"services.{name}": value for name, value in services.items()}
+    return Cell(
+        label=label,
+        profile="flannel",
+        placement="inter",
+        workload=workload,
+        params={**usual, **asked},
+    )
+
+
 def test_services_take_what_their_implementation_takes() -> None:
     workloads: dict[str, Any] = providers("workloads")
     flannel = builtin()["flannel"]
@@ -33,14 +45,7 @@ def test_services_take_what_their_implementation_takes() -> None:
     )
 
     def seconds(label: str, **services: int) -> float:
-        params = {f"services.{name}": value for name, value in services.items()}
-        cell = Cell(
-            label=label,
-            profile="flannel",
-            placement="inter",
-            workload="tcp-connect",
-            params={**workloads["tcp-connect"].params({}), **params},
-        )
+        cell = _with_services(label, "tcp-connect", **services)
         forecast = whole([(cell, 0)], workloads, 1.0, 0.0, cluster, profiles)
         # the time left counts down by the same
         assert Windows(session, []).expected(cell) == pytest.approx(forecast)
@@ -53,14 +58,7 @@ def test_services_take_what_their_implementation_takes() -> None:
 
 @pytest.mark.parametrize("cluster", [KindCluster(Options()), ExistingCluster(Options())])
 def test_services_take_time_on_clusters_too(cluster: Any) -> None:
-    workloads: dict[str, Any] = providers("workloads")
-    cell = Cell(
-        label="a",
-        profile="flannel",
-        placement="inter",
-        workload="tcp-crr",
-        params={**workloads["tcp-crr"].params({}), "services.count": 10_000},
-    )
+    cell = _with_services("a", "tcp-crr", count=10_000)
     flannel = builtin()["flannel"]
     seconds = of_services(cell, cluster, {"a": flannel})
     assert seconds == pytest.approx(10_000 * cluster.service_seconds(flannel))

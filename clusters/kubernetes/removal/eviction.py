@@ -23,17 +23,17 @@ _LOOK = 0.3  # s
 _LEAVING = 30.0  # s that Pods are given to leave a network
 
 
-def evict(access: Access) -> None:
+def evict(access: Access, runs: bool = False) -> None:
     """Takes Pods off the Pod network while the CNI can undo its part: those of controllers, which
-    make new ones once ``admit`` lets them, and those that runs of cnibench left, for good. Bare
-    Pods of others stay.
+    make new ones once ``admit`` lets them, and, for good, those of ``runs`` of cnibench, of which
+    nobody may use the CNI any more. Other bare Pods stay.
     """
     _taint(access, lambda taints: [*taints, {"key": TAINT, "effect": "NoSchedule"}])
     rest = Rest(access)
     leaving = {
         f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}": str(meta["uid"])
         for pod in access.listed("pods", timeout=_LISTING)
-        if ((meta := pod["metadata"]).get("ownerReferences") or _ours(meta))
+        if ((meta := pod["metadata"]).get("ownerReferences") or (runs and _ours(meta)))
         and pod["spec"].get("nodeName")
         and not pod["spec"].get("hostNetwork")
     }

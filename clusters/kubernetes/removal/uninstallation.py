@@ -149,13 +149,15 @@ def uninstall(
     plan: Removal | None = None,
     saved: Path | None = None,
     say: Callable[[str], None] | None = None,
+    runs: bool = False,
 ) -> None:
     """Removes what ``install`` recorded, from the API and from all nodes; or what ``plan`` says.
     The record must be of the run that ``variables`` name, if they name one.
 
     Manifests of all that goes, the list of what is found on the nodes and the files that can be put
     back there are written to the folder ``saved`` first; ``say`` reports where they are and what
-    goes. Pods of the cluster's own that had the CNI's network are recreated.
+    goes. Pods of the cluster's own that had the CNI's network are recreated; those of ``runs`` are
+    deleted, which the caller has found to use it no more.
     Raises BlockedError, and then nothing was removed, when others have objects in what would go;
     ClusterError naming what could not be removed.
     """
@@ -206,7 +208,7 @@ def uninstall(
         ):
             if say is not None:
                 say(words)
-    step("Pods", lambda: eviction.evict(access))
+    step("Pods", lambda: eviction.evict(access, runs))
     eviction.await_teardown(access, nodes)
     deletion.delete(inventory, plan.known, found, step)
     step("nodes' metadata", lambda: node_objects.clean(rest, plan.about, plan.marks))

@@ -48,7 +48,7 @@ class Adapter(abc.ABC):
 
     name: ClassVar[str]  # of the program
     models: ClassVar[tuple[str, ...]]  # datapath models that this agent makes
-    tried: ClassVar[str] = ""  # the versions that the project's tests run; '': none
+    tried: ClassVar[str] = ""  # the versions that the project ran; '': none
     version: ClassVar[tuple[str, ...]] = ("--version",)  # what makes it print its version
     inside: ClassVar[str]  # where its project's image has it
     plugins: ClassVar[tuple[str, ...]] = ()  # CNI plugins that make the Pods
