@@ -17,6 +17,11 @@ class CnibenchError(Exception):
         self.message = message
         self.remedy = remedy
 
+    @property
+    def in_full(self) -> str:
+        """Both in one line."""
+        return f"{self.message}; remedy: {self.remedy}" if self.remedy else self.message
+
 
 class UsageError(CnibenchError):
     """Wrong options or arguments."""

@@ -189,7 +189,8 @@ def test_in_slices_a_fault_fails_its_samples_and_not_the_run(
     with RunWriter.create(folder, manifest(cells, 1)) as writer:
         assert runner(writer, Local(Options())).run() == 2
     found = RunReader(folder)
-    assert [(one.status, one.reason) for one in found.samples()] == [("failed", reason)] * 2
+    assert [one.status for one in found.samples()] == ["failed"] * 2
+    assert {one.reason.partition("; remedy: ")[0] for one in found.samples()} == {reason}
     assert found.finished
 
 
@@ -214,7 +215,7 @@ def test_in_slices_what_an_outage_has_spoilt_is_measured_again(
 
     def fails(*_: object, **__: object) -> None:
         driven.append(1)
-        raise MeasureError(f"attempt {len(driven)}")
+        raise MeasureError(f"attempt {len(driven)}", "wait")
 
     monkeypatch.setattr(method, "Generator", _Idle)
     monkeypatch.setattr(method, "drive", fails)
@@ -223,7 +224,7 @@ def test_in_slices_what_an_outage_has_spoilt_is_measured_again(
     with RunWriter.create(folder, manifest(cells, 1)) as writer:
         assert runner(writer, _Away(Options())).run() == 2
     found = RunReader(folder)
-    assert [one.reason for one in found.samples()] == ["attempt 2"] * 2
+    assert [one.reason for one in found.samples()] == ["attempt 2; remedy: wait"] * 2
     assert [one["reason"] for one in found.events() if one["event"] == "outage"] == ["no answer"]
 
 

@@ -167,7 +167,7 @@ def test_a_client_that_failed_is_no_measurement(script: Script) -> None:
     with pytest.raises(MeasureError) as error:
         measure_one(script)
     assert error.value.message == "tool ended with 3"
-    assert error.value.remedy == f"its output is in {script.folder / 'raw0'}"
+    assert error.value.remedy == "its output is in the sample's raw folder"
     assert json.loads((script.folder / "raw0" / "cmd.json").read_text())["status"] == 3
     assert ("measurements", 0) in script.log
 

@@ -112,7 +112,7 @@ class Profiles:
             session.writer.event(
                 "profile-failed", label=label, reason=f"{step}: {error.message}", **where
             )
-            session.notify(f"{label} is not measured, {step}: {_with_remedy(error)}")
+            session.notify(f"{label} is not measured, {step}: {error.in_full}")
             reason = f"{step} the profile failed: {error.message}"
             return ProfileState(label, made.deployment, reason)
         log_checks(made.attestations)
@@ -147,7 +147,7 @@ class Profiles:
             self.session.event_if_possible(
                 "profile-not-removed", label=state.label, reason=error.message
             )
-            self.session.notify(f"{state.label}: {_with_remedy(error)}")
+            self.session.notify(f"{state.label}: {error.in_full}")
             self.session.not_removed[state.label] = error
 
 
@@ -173,7 +173,3 @@ def refuted(attestations: Sequence[Attestation]) -> str:
         if not item.passed
     ]
     return f"attestation failed: {'; '.join(wrong)}" if wrong else ""
-
-
-def _with_remedy(error: CnibenchError) -> str:
-    return f"{error.message}; remedy: {error.remedy}" if error.remedy else error.message

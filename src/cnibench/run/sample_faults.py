@@ -47,5 +47,6 @@ def recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
         with writer.storing(raw / "defect.txt"):
             write_private(raw / "defect.txt", traceback.format_exc())
         raise MeasureError(
-            f"a bug in cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
+            f"a bug in cnibench: {type(error).__name__}: {error}",
+            "report defect.txt, which is in the sample's raw folder",
         ) from None

@@ -29,6 +29,7 @@ from cnibench.run.slices.priority import CLIENT, SERVER, raised
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.remote import AnyGenerator
 from cnibench.run.slices.rounds import Value
+from cnibench.run.slices.running import OUTPUT
 from cnibench.run.workload import Workload
 from cnibench.rundir.files import FullError
 from cnibench.system import usage
@@ -123,7 +124,7 @@ def _cross_check(session: Session, ended: AnyGenerator, raw: Path) -> dict[str, 
     except (FullError, EndedError):
         raise
     except CnibenchError as error:
-        return record | {"reason": error.message}
+        return record | {"reason": error.in_full}
     return record | {"found": {one.metric: one.value for one in readings}, "reason": reason}
 
 
@@ -145,7 +146,7 @@ def _window(s: SampleContext, workload: Workload) -> tuple[Sequence[Reading], st
         longest = workload.longest(s.cell.params, s.duration) + _GRACE
         client.watch(longest)
         if client.poll() is None:
-            raise LimitError(f"{workload.name} did not end within {longest:.0f} s")
+            raise LimitError(f"{workload.name} did not end within {longest:.0f} s", OUTPUT)
         taken = time.monotonic() - began
     if not here:
         return workload.measurements(s).readings, ""

@@ -6,6 +6,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import replace
 
+from cnibench.errors import MeasureError
 from cnibench.run.checks.cpus import check_pinned
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.lifetime import Lifetime
@@ -13,7 +14,7 @@ from cnibench.run.slices.load import FOR_EVER, Load
 from cnibench.run.slices.readings.accepted import Accepted
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.readings.counters import Sent
-from cnibench.run.slices.running import Running
+from cnibench.run.slices.running import OUTPUT, Running
 from cnibench.system.files import write_private
 from cnibench.system.process import Process, ending
 
@@ -86,7 +87,7 @@ class Generator(Running, Lifetime):
         assert self._client is not None
         return self._client.stopped()
 
-    def _reason(self) -> str:
+    def _gone(self) -> MeasureError:
         assert self._client is not None
         try:
             said = (self.s.raw / "client.stderr").read_text(errors="replace").strip()
@@ -94,9 +95,14 @@ class Generator(Running, Lifetime):
         except OSError:
             said = ""
         status = self._client.poll()
+        if status == 0:
+            return MeasureError(
+                "its load generator did all that it was started for before its turns were over",
+                "use a shorter --duration, or --method windows",
+            )
         how = ending(status) if status is not None else "ended"
         last = said.splitlines()[-1][:200] if said else "no output"
-        return f"its load generator {how}: {last}"
+        return MeasureError(f"its load generator {how}: {last}", OUTPUT)
 
 
 class Shared(Generator):
@@ -123,8 +129,8 @@ class Shared(Generator):
         self._of.end()
         self.failure = self._of.failure
 
-    def _reason(self) -> str:
-        return self._of._reason()
+    def _gone(self) -> MeasureError:
+        return self._of._gone()
 
 
 def _group(pid: int) -> int:

@@ -316,7 +316,12 @@ class Slices:
         for cell in cells:
             if cell.id not in found:
                 failed.setdefault(
-                    cell.id, MeasureError(f"fewer than {FEWEST} of its slices delivered anything")
+                    cell.id,
+                    MeasureError(
+                        f"fewer than {FEWEST} of its slices delivered anything",
+                        f"use a longer --duration, or --method windows where {LENGTH * 1e3:.0f} ms"
+                        " are too short for it",
+                    ),
                 )
         for cell in cells:
             provenance = session.provenance_of(cell.workload, states[cell.label].deployment)
@@ -325,7 +330,7 @@ class Slices:
             with session.stop.held():
                 if cell.id in failed:
                     error = failed[cell.id]
-                    status, reason = _status(error), error.message
+                    status, reason = _status(error), error.in_full
                     session.writer.room()
                     session.writer.finish_all(
                         [(cell, failure(cell, block, provenance, status, reason, start), ())], block

@@ -171,7 +171,10 @@ def main() -> None:
         except CnibenchError as error:
             answer = as_data(error)
         except OSError as error:
-            answer = as_data(MeasureError(f"{error.strerror}: {error.filename}"))
+            said = f"{error.strerror}: {error.filename}"
+            answer = as_data(
+                MeasureError(said, "has a Pod of the pair started again? kubectl get pods")
+            )
         print(json.dumps({**answer, "number": number}), flush=True)
 
 

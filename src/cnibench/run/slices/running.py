@@ -26,6 +26,7 @@ _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice
 _STOPS = 3.0  # s: a client that is not stopped by then is dying, or its CPU is somebody else's
 _LOOK = 0.0002  # s
 _SEEN = 0.3  # s for a connection to be seen at one of its ends
+OUTPUT = "what its programs wrote is in the sample's raw folder"
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,23 @@ class Running:
         end = time.monotonic() + _START
         while True:
             if self.ended():
-                raise MeasureError(self._reason())
+                raise self._gone()
             try:
                 counter.begin()
                 break
             except MeasureError as error:
                 if time.monotonic() > end:
                     raise LimitError(
-                        f"its load did not begin within {_START:.0f} s: {error.message}"
+                        f"its load did not begin within {_START:.0f} s: {error.message}", OUTPUT
                     ) from None
                 time.sleep(0.005)
         first = counter.read()
         while counter.read() == first:
             if time.monotonic() > end:
-                raise LimitError(f"nothing was delivered within {_START:.0f} s")
+                raise LimitError(
+                    f"nothing was delivered within {_START:.0f} s",
+                    "is something between client and server that drops their packets?",
+                )
             time.sleep(0.001)
         found = {_seen(at) for at in (counter, accepted) if at is not None}
         self.congestion_control = ",".join(
@@ -146,9 +150,12 @@ class Running:
         end = time.monotonic() + _STOPS
         while not self.stopped():
             if self.ended():
-                raise MeasureError(self._reason())
+                raise self._gone()
             if time.monotonic() > end:
-                raise MeasureError(f"its load generator did not stop within {_STOPS:.0f} s")
+                raise MeasureError(
+                    f"its load generator did not stop within {_STOPS:.0f} s",
+                    "stop other programs, or use --method windows",
+                )
             time.sleep(_LOOK)
             self._signal(signal.SIGSTOP)  # somebody else may have continued it
         self._ran = self._clocks[0].read()[0]
@@ -204,11 +211,11 @@ class Running:
                 return
         except ProcessLookupError:
             pass
-        raise MeasureError(self._reason())
+        raise self._gone()
 
-    def _reason(self) -> str:
+    def _gone(self) -> MeasureError:
         """Why the client is not there any more."""
-        return "its load generator has ended"
+        return MeasureError("its load generator has ended", OUTPUT)
 
 
 def _seen(at: Counter | Accepted) -> str:

@@ -109,11 +109,11 @@ class Windows:
             except (FullError, EndedError):
                 raise
             except LimitError as error:
-                status, reason = "timeout", error.message
+                status, reason = "timeout", error.in_full
             except UnsupportedError as error:
-                status, reason = "unsupported", error.message
+                status, reason = "unsupported", error.in_full
             except CnibenchError as error:
-                reason = error.message
+                reason = error.in_full
             if status != "unsupported" and session.outages(suspect=True) and not last:
                 return None
             if status != "unsupported" and not state.reason and (died := state.deployment.alive()):

@@ -164,7 +164,8 @@ def measure_pairs(
                 driven = workload.measurements(s)
                 if status != 0:
                     raise MeasureError(
-                        f"{client.argv[0]} {ending(status)}", f"its output is in {s.raw}"
+                        f"{client.argv[0]} {ending(status)}",
+                        "its output is in the sample's raw folder",
                     )
             disturbed = stalls.disturbed(seen)
             records = [*driven.records, *into.records]

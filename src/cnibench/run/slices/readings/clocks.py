@@ -48,7 +48,8 @@ class Clocks:
                 continue
             except OSError as error:
                 raise MeasureError(
-                    f"the CPU time of a load cannot be read: {error.strerror}"
+                    f"the CPU time of a load cannot be read: {error.strerror}",
+                    "use --method windows",
                 ) from None
             ran += int(words[0])
             waited += int(words[1])

@@ -72,7 +72,9 @@ class Connections(Counter):
         found = {one.id for one in self._kernel.connections(ESTABLISHED)} - self._others
         if len(found) < self._expected:
             raise MeasureError(
-                f"{len(found)} of {self._expected} connections to port {self._port} are established"
+                f"{len(found)} of {self._expected} connections to port {self._port} are"
+                " established",
+                "is something between client and server that refuses them?",
             )
         self._which = tuple(found)
 
@@ -128,10 +130,12 @@ class Namespace(Counter):
             return table[self._name] - sum(table[name] for name in self._less)
         except (KeyError, ValueError):
             raise MeasureError(
-                f"the kernel's counters have no {self._group} {self._name}"
+                f"the kernel's counters have no {self._group} {self._name}", "use --method windows"
             ) from None
         except OSError as error:
-            raise MeasureError(f"the kernel's counters cannot be read: {error.strerror}") from None
+            raise MeasureError(
+                f"the kernel's counters cannot be read: {error.strerror}", "use --method windows"
+            ) from None
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -192,7 +196,9 @@ class Sent:
         try:
             lines = os.pread(self._devices, _LARGEST, 0).decode().splitlines()
         except OSError as error:
-            raise MeasureError(f"the devices' counters cannot be read: {error.strerror}") from None
+            raise MeasureError(
+                f"the devices' counters cannot be read: {error.strerror}", "use --method windows"
+            ) from None
         for line in lines:
             if line.lstrip().startswith(self._device):
                 return packets, int(line.partition(":")[2].split()[_SENT_BYTES])

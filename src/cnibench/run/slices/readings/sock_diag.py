@@ -27,7 +27,6 @@ _HERE, _PEER = 4, 6  # offsets of the ports in struct inet_diag_msg
 # Offsets in struct tcp_info.
 _UNACKED, _BYTES_ACKED, _BYTES_RECEIVED, _NOTSENT = 24, 120, 128, 144
 _ESTABLISHED = 1  # include/net/tcp_states.h
-_GONE = "its connection has ended"
 _LEAST_INFO = 148  # bytes: a kernel that lacks the last of them is older than 4.6
 _LARGEST = 1 << 20
 
@@ -88,7 +87,7 @@ class SockDiag:
         if kind == _ERROR:
             (number,) = struct.unpack_from("=i", data, 16)
             gone = -number in (errno.ENOENT, errno.ESTALE)
-            raise MeasureError(_GONE if gone else f"sock_diag: {os.strerror(-number)}")
+            raise _ended() if gone else _unreadable(os.strerror(-number))
         return _connection(data[16:])
 
     def close(self) -> None:
@@ -108,17 +107,13 @@ class SockDiag:
         try:
             self._sock.send(head + body + id)
         except OSError as error:
-            raise MeasureError(
-                f"a connection's counters cannot be read: {error.strerror or error}"
-            ) from None
+            raise _unreadable(error.strerror or str(error)) from None
 
     def _receive(self) -> bytes:
         try:
             return self._sock.recv(_LARGEST)
         except OSError as error:
-            raise MeasureError(
-                f"a connection's counters cannot be read: {error.strerror or error}"
-            ) from None
+            raise _unreadable(error.strerror or str(error)) from None
 
     def _listed(self, states: int) -> Iterator[bytes]:
         self._ask(_REQUEST | _DUMP, 0, states, bytes(48))
@@ -163,8 +158,18 @@ def _connection(message: bytes) -> Connection:
         (unsent,) = struct.unpack_from("=I", info, _NOTSENT)
         return Connection(message[4:52], acked, received, unacked + unsent, algorithm)
     if message[1] != _ESTABLISHED:
-        raise MeasureError(_GONE)
+        raise _ended()
     raise UnsupportedError(
         "this kernel's tcp_info does not have bytes_acked and notsent_bytes",
         "use --method windows, or Linux 4.6 or newer",
     )
+
+
+def _ended() -> MeasureError:
+    return MeasureError(
+        "its connection has ended", "is something between client and server that ends connections?"
+    )
+
+
+def _unreadable(why: str) -> MeasureError:
+    return MeasureError(f"a connection's counters cannot be read: {why}", "use --method windows")
