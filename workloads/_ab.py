@@ -13,9 +13,9 @@ from cnibench.errors import MeasureError
 from cnibench.workloads import _common
 
 # Requests that a run by time may make. ab, which has one thread, makes fewer a second than that; it
-# keeps 40 bytes for each (struct data of support/ab.c), which take memory only once they are used,
+# keeps 32 bytes for each (struct data of support/ab.c), which take memory only once they are used,
 # but are refused when they are more than the machine has.
-_FASTEST, LEAST, _MOST = 100_000, 2_000_000, 100_000_000
+_FASTEST, _LEAST, _MOST = 100_000, 2_000_000, 100_000_000
 
 
 def command(params: Mapping[str, Any], requests: int, *words: str) -> list[str]:
@@ -26,7 +26,7 @@ def command(params: Mapping[str, Any], requests: int, *words: str) -> list[str]:
 
 def most(seconds: int) -> int:
     """Requests for which ab has room in a run of so many seconds; when they are made it ends."""
-    return min(_MOST, max(LEAST, _FASTEST * seconds))
+    return min(_MOST, max(_LEAST, _FASTEST * seconds))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ too, and ``failed`` of the record ``cdf`` says how many. qi2021 gives HTTP throu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -37,6 +38,7 @@ _RATE = 10e9  # bit/s: what a plan's time for a fixed number of requests is reck
 _SLOWEST = 1e9  # bit/s: with less, ab is ended
 _START = 10.0  # s beyond its timeout that a single request may take
 _SLICED = 64 << 10  # bytes: in a slice, many requests of this size are made
+_LATE = 2  # times as long as its turns should be that ab may be running, on a busy machine
 
 _CONF = """\
 daemon off;
@@ -216,7 +218,8 @@ class Requests(Load):
     def start(self, s: SampleContext) -> Process:
         url = f"http://{_host(s, s.target)}/payload"
         _prove(s, url)
-        return _common.start(s, [*_ab.command(s.cell.params, _ab.LEAST), url])
+        requests = _ab.most(math.ceil(_LATE * s.turns))
+        return _common.start(s, [*_ab.command(s.cell.params, requests), url])
 
     def data_port(self, s: SampleContext) -> int:
         return port(s)

@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchmarks._ratios import log_ratio
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.errors import LimitError, MeasureError, UnsupportedError, UsageError
+from cnibench.errors import CnibenchError, LimitError, MeasureError, UnsupportedError, UsageError
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.engine import drive
@@ -31,6 +32,7 @@ from cnibench.run.slices.rounds import values
 from cnibench.run.windows.sample import measure
 from tests.lab._samples import context
 
+from cnibench.workloads import _ab
 MakeDeployment = Callable[..., LabDeployment]
 LONGER = 0.04  # s: a machine with other work takes milliseconds to stop a load
 
@@ -311,6 +313,35 @@ def test_answers_without_the_file_are_no_requests(
 
 def test_a_slice_shorter_than_its_control_is_refused(
     make_deployment: MakeDeployment, tmp_path: Path
+def test_ab_has_room_for_the_requests_of_all_its_turns(
+    make_deployment: MakeDeployment, tmp_path: Path
+) -> None:
+    s = context(make_deployment("veth-baseline"), "http", tmp_path, payload=1024)
+    load, room = load_of(s), []
+    with load.serve(s):
+        for turns in (1.0, 100.0):
+            with load.start(replace(s, turns=turns)) as client:
+                assert client.poll() is None
+                room.append(int(client.argv[client.argv.index("-n") + 1]))
+    assert room[0] >= 1_000_000
+    assert room[1] >= 10_000_000, "100,000 requests a second, and more when slices are late"
+
+
+def test_a_load_that_ends_by_itself_is_named(
+    make_deployment: MakeDeployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_ab, "most", lambda seconds: 20_000)
+    end = time.monotonic() + 120
+    with started({"one": make_deployment("veth-baseline")}, tmp_path, "http") as generators:
+        failed: dict[str, CnibenchError] = {}
+        while not failed and time.monotonic() < end:
+            one = {"one/intra": generators["one/intra"]}
+            failed = drive(one, 20, 0, 1, length=LONGER).failed
+    error = failed["one/intra"]
+    assert "did all that it was started for before its turns were over" in error.message
+    assert "a shorter --duration" in error.remedy
+
+
 ) -> None:
     with (
         started({"one": make_deployment("veth-baseline")}, tmp_path, "tcp-rr") as generators,

@@ -194,6 +194,33 @@ def test_in_slices_a_fault_fails_its_samples_and_not_the_run(
     assert found.finished
 
 
+def test_in_slices_a_load_is_told_how_long_all_of_its_turns_take(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All cells are in all rounds, whatever a cell's own duration is."""
+    told = dict[str, float]()
+
+    class Told(_Idle):
+        def __init__(self, s: SampleContext, *_: object) -> None:
+            super().__init__(s)
+            told[s.cell.label] = s.turns
+
+    def ends(*_: object, **__: object) -> None:
+        raise MeasureError("it has ended", "wait")
+
+    monkeypatch.setattr(method, "Generator", Told)
+    monkeypatch.setattr(method, "drive", ends)
+    monkeypatch.setattr(Echo, "load", lambda *_: SimpleNamespace(ports=()), raising=False)
+    durations = {"a": 60.0, "b": 2.0}
+    cells = [
+        msgspec.structs.replace(cell(label), method="slices", duration=seconds)
+        for label, seconds in durations.items()
+    ]
+    with RunWriter.create(folder, manifest(cells, 1)) as writer:
+        assert runner(writer, Local(Options())).run() == 2
+    assert told == pytest.approx({"a": 75.0, "b": 75.0}), "3000 slices of 20 ms, 5 ms before each"
+
+
 class _Away(Local, Outages):
     """Unavailable while it is measured for the first time."""
 

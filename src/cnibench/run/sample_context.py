@@ -31,6 +31,7 @@ class SampleContext:
     client_cpu: int | None  # CPU that the client is pinned to; None: not pinned
     server_cpu: int | None
     congestion_control: str = ""  # that a TCP connection must have; '': any
+    turns: float = 0.0  # s of all slices of its load in a block, lead-ins included
 
     @property
     def ask_for(self) -> str:

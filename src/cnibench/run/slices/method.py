@@ -100,6 +100,8 @@ class Slices:
         start = now()
         failed: dict[str, CnibenchError] = {}
         generators: dict[str, AnyGenerator] = {}
+        windows = {cell.window for cell in cells}
+        turns = sum(self._rounds([c for c in cells if c.window == one]) for one in windows)
         with ExitStack() as running:
             controllers = running.enter_context(Controllers())
             for cell in sorted(cells, key=lambda cell: cell.window != "speed"):
@@ -110,7 +112,7 @@ class Slices:
                     workload = session.workloads[cell.workload]
                     raw = session.writer.raw(cell, block)
                     with recorded(raw, session.writer):
-                        s = self._context(state, cell, block, raw, generators)
+                        s = self._context(state, cell, block, raw, generators, turns)
                         packets = workload.transport if cell.window == "cpp" else ""
                         generator: AnyGenerator
                         if isinstance(s.deployment, ControlledPods):
@@ -240,6 +242,7 @@ class Slices:
         block: int,
         raw: Path,
         generators: Mapping[str, AnyGenerator],
+        turns: int,
     ) -> SampleContext:
         deployment = state.deployment
         assert deployment is not None
@@ -268,6 +271,7 @@ class Slices:
             server=server,
             duration=cell.duration or manifest.duration,
             warmup=0.0,
+            turns=turns * (LEAD_IN + LENGTH),
             raw=raw,
             client_cpu=cpus[0][0],
             server_cpu=cpus[0][1],
