@@ -18,6 +18,7 @@ _PROG_LOAD, _PROG_ATTACH, _LINK_CREATE = 5, 8, 28
 _DISSECTOR, _AT_DISSECTOR = 22, 17  # kinds of programs (linux/bpf.h), and where they are attached
 _LOOKUP, _AT_LOOKUP, _PASS = 30, 36, 1
 _ETH_P_ALL, _NETFILTER = 3, 12  # linux/if_ether.h, linux/netlink.h
+_ARPT, _INFO, _ENTRIES = 96, 68, 40  # ARPT_BASE_CTL, struct arpt_getinfo, arpt_get_entries
 _LICENSE = ctypes.create_string_buffer(b"GPL")
 
 
@@ -85,8 +86,39 @@ def _flow_dissector(deployment: LabDeployment, ns: Namespace, at: str) -> None:
         os.close(program)
 
 
+def arptables(ns: Namespace) -> None:
+    """A rule before the policies of the table filter, as 'arptables-legacy -I INPUT -j ACCEPT' has
+    it: that program is rarely there.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with ns.inside(), socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as sock:
+
+        def get(option: int, request: bytes) -> bytes:
+            buffer = ctypes.create_string_buffer(request, len(request))
+            size = ctypes.c_uint(len(request))
+            if libc.getsockopt(sock.fileno(), 0, _ARPT + option, buffer, ctypes.byref(size)):
+                raise OSError(ctypes.get_errno(), "arptables")
+            return buffer.raw
+
+        info = get(0, b"filter".ljust(_INFO, b"\0"))
+        hooks, *places, count, size = struct.unpack_from("=9I", info, 32)
+        old = get(1, struct.pack("=32sI4x", b"filter", size) + bytes(size))[_ENTRIES:]
+        rule = old[: struct.unpack_from("=H", old, 166)[0]]  # of the first entry, a policy
+        entry, underflow = places[:3], [at + len(rule) for at in places[3:]]
+        entry = [entry[0], *(at + len(rule) for at in entry[1:])]
+        counters = ctypes.create_string_buffer(16 * count)
+        replace = struct.pack("=32s3I", b"filter", hooks, count + 1, size + len(rule))
+        replace += struct.pack("=7IQ", *entry, *underflow, count, ctypes.addressof(counters))
+        sock.setsockopt(socket.SOL_IP, _ARPT, replace + rule + old)
+
+
+def _arptables(deployment: LabDeployment, ns: Namespace, at: str) -> None:
+    arptables(ns)
+
+
 CHANGES: dict[str, Callable[[LabDeployment, Namespace, str], None]] = {
     "capture": _capture,
+    "arptables": _arptables,
     "raw socket": _raw_socket,
     "conntrack listener": _conntrack_listener,
     "socket lookup": _socket_lookup,

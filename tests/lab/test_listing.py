@@ -12,9 +12,9 @@ import pytest
 
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.listing import listeners, netfilter, programs, routing
+from cnibench.listing import filters, legacy, listeners, netfilter, programs, queueing, routing
 from cnibench.listing.devices import addresses, devices, neighbour_settings
-from tests.lab import _sabotage_ebpf
+from tests.lab import _sabotage_ebpf, _sabotage_namespace
 
 
 @pytest.fixture
@@ -174,3 +174,70 @@ def test_an_address_is_listed_alike_before_and_after_it_is_known_to_be_the_only_
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert found() == before
+
+
+def at_queues(ns: Namespace) -> list[str]:
+    names = {ns.links["eth0"]: "eth0"}
+    with ns.inside():
+        lines, places = queueing.disciplines(names)
+        return lines + [line for line, _ in filters.filters(names, places)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "class change dev eth0 parent 1: classid 1:10 htb rate 2gbit",
+        "filter add dev eth0 parent 1: protocol ip u32 match ip dst 10.5.0.9/32 flowid 1:10",
+        "filter add dev eth0 parent 1:10 protocol ip u32 match ip dst 10.5.0.9/32 flowid 1:10",
+        "filter add dev eth0 parent ffff: chain 7 protocol ip u32 match ip dst 10.5.0.9/32",
+        "filter add dev eth0 parent ffff: protocol ip u32 match u32 0 0 action mirred egress mirror"
+        " dev lo",
+    ],
+)
+def test_classes_of_queues_and_filters_at_each_of_them_are_listed(
+    ns: Namespace, change: str
+) -> None:
+    ip(ns, "tc qdisc add dev eth0 root handle 1: htb default 10")
+    ip(ns, "tc class add dev eth0 parent 1: classid 1:10 htb rate 1gbit")
+    ip(ns, "tc qdisc add dev eth0 ingress")
+    before = at_queues(ns)
+    ip(ns, f"tc {change}")
+    after = at_queues(ns)
+    assert after != before
+    assert len(after) == len(set(after)), "each once"
+
+
+def test_packets_do_not_change_what_is_listed_of_queues_and_filters(ns: Namespace) -> None:
+    """HTB counts those that no class has, an action those that it was applied to, and when."""
+    links.address(ns, "eth0", "10.5.0.1/24")
+    ip(ns, "ip neigh add 10.5.0.2 lladdr 02:00:00:00:00:07 dev eth0")
+    ip(ns, "tc qdisc add dev eth0 root handle 1: htb")
+    match = "protocol ip u32 match ip dst 10.5.0.2/32 action mirred egress mirror dev lo"
+    ip(ns, f"tc filter add dev eth0 parent 1: {match}")
+    before = at_queues(ns)
+    with ns.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(3):
+            sender.sendto(b"x", ("10.5.0.2", 9))
+    assert "Sent 3 " in ip(ns, "tc -s filter show dev eth0") or "3 pkt" in ip(
+        ns, "tc -s filter show dev eth0"
+    )
+    assert at_queues(ns) == before
+
+
+def test_rules_of_arptables_are_listed_and_a_listing_makes_no_table(ns: Namespace) -> None:
+    def found() -> dict[str, list[str]]:
+        with ns.inside():
+            return legacy.tables()
+
+    def made() -> str:
+        return ip(ns, "cat /proc/net/arp_tables_names")
+
+    assert found() == {}
+    assert made() == ""
+    _sabotage_namespace.arptables(ns)
+    assert made() == "filter\n"
+    first = found()["arptables filter"]
+    assert len(first) == 5, "a rule, three policies, the end"
+    assert first[0] == first[1]
+    _sabotage_namespace.arptables(ns)
+    assert len(found()["arptables filter"]) == 6

@@ -1,6 +1,4 @@
-"""Devices with all their options, their addresses, queueing disciplines, offload features and
-queues.
-"""
+"""Devices with all their options, their addresses, offload features and channels."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import NamedTuple
 from cnibench.listing.dumps import ROUTE, address, attributes, dump, lines, mac, number, word
 from cnibench.system import ethtool
 
-_GETLINK, _GETADDR, _GETQDISC, _GETNEIGHTBL = 18, 22, 38, 66
+_GETLINK, _GETADDR, _GETNEIGHTBL = 18, 22, 66
 _EXT_MASK, _SKIP_STATS, _BRIDGE_VLANS = 29, 8, 2
 # Attributes of a device (linux/if_link.h) that its options decide; counters and timers are not
 # among them.
@@ -239,29 +237,6 @@ def addresses(names: Mapping[int, str]) -> list[str]:
         if family in (socket.AF_INET, socket.AF_INET6):
             found.append(" ".join(words))
     return sorted(found)
-
-
-def disciplines(names: Mapping[int, str]) -> tuple[list[str], list[tuple[int, int]]]:
-    """The queueing disciplines, and (device index, parent) of each place that can have filters."""
-    found, places = [], []
-    for _, body in dump(ROUTE, _GETQDISC, bytes(20)):
-        index, handle, parent = struct.unpack_from("=4xiII", body)
-        given = dict(attributes(body[20:]))
-        if index not in names:
-            continue
-        kind = word(given.get(1, b""))
-        own = f"{handle >> 16:x}:" if handle >> 16 < 0x8000 else ""
-        above = f"{parent:#x}" if parent >> 16 < 0x8000 or parent > 0xFFFF0000 else "own"
-        options = given.get(2, b"").hex()
-        blocks = "".join(
-            f" block{kind_}={number(given[kind_])}" for kind_ in (13, 14) if kind_ in given
-        )
-        found.append(f"{names[index]} {kind} {own} parent {above} {options}{blocks}".rstrip())
-        if kind in ("clsact", "ingress"):
-            places += [(index, 0xFFFFFFF2), (index, 0xFFFFFFF3)]
-        elif kind not in ("noqueue", "pfifo_fast", "fq_codel", "mq", "fq"):
-            places.append((index, handle))
-    return sorted(found), places
 
 
 def neighbour_settings(names: Mapping[int, str]) -> list[str]:

@@ -11,22 +11,18 @@ import re
 from collections.abc import Callable, Mapping
 
 from cnibench.listing import (
+    filters,
+    legacy,
     listeners,
     netfilter,
     programs,
+    queueing,
     routing,
     settings,
     transforms,
     virtual_servers,
 )
-from cnibench.listing.devices import (
-    Device,
-    addresses,
-    devices,
-    disciplines,
-    feature_lines,
-    neighbour_settings,
-)
+from cnibench.listing.devices import Device, addresses, devices, feature_lines, neighbour_settings
 from cnibench.listing.namespace import Namespace
 
 Listing = dict[str, list[str]]  # a place's section ('a: routes') to its lines
@@ -82,11 +78,11 @@ def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
         "sysctls": settings.sysctls(),
         "queues": list(settings.queues(ns, sorted(names.values()))),
     }
-    found["queueing"], filter_places = disciplines(names)
+    found["queueing"], filter_places = queueing.disciplines(names)
     found["offload"] = [line for name in sorted(names.values()) for line in feature_lines(name)]
-    at = [*programs.filters(present, filter_places), *programs.attached(present)]
+    at = [*filters.filters(names, filter_places), *programs.attached(present)]
     found["filters"] = [line for line, _ in at]
     found["programs"] = list(programs.program_lines([program for _, program in at], names, maps))
-    for part in (netfilter.nftables(), netfilter.legacy(), netfilter.ipsets()):
+    for part in (netfilter.nftables(), legacy.tables(), netfilter.ipsets()):
         found.update(part)
     return {section: lines for section, lines in found.items() if lines}

@@ -1,5 +1,4 @@
-"""Packet filters as the kernel has them: nf_tables, the tables of legacy iptables, IP sets and the
-registered hooks.
+"""Packet filters as the kernel has them: nf_tables, IP sets and the registered hooks.
 
 They are compared in the kernel's own form, without counters; ``texts`` gives them as their programs
 write them, to explain a difference.
@@ -7,9 +6,6 @@ write them, to explain a difference.
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import os
 import socket
 import struct
 from collections.abc import Mapping
@@ -17,7 +13,6 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from cnibench.errors import ClusterError
 from cnibench.listing.dumps import NETFILTER, answers, attributes, dump, number, word
 from cnibench.listing.namespace import Namespace
 
@@ -41,7 +36,6 @@ _SET_VARIES = (17, 21, 25, 26)
 _MEMBER_VARIES = (6, 24, 25)
 _LIMIT = 20.0  # s for one program
 _OF_IPTABLES = ("filter", "nat", "mangle", "raw", "security")
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def nftables() -> dict[str, list[str]]:
@@ -188,64 +182,6 @@ def _modules() -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     return frozenset(line.partition(" ")[0] for line in found)
-
-
-class _Legacy:
-    """The layout of legacy tables of one family (linux/netfilter_ipv4/ip_tables.h)."""
-
-    def __init__(self, names: str, level: int, family: int, head: int, counters: int) -> None:
-        self.names, self.level, self.family = names, level, family
-        self.head, self.counters = head, counters
-
-
-_LEGACY = {
-    "ip": _Legacy("/proc/thread-self/net/ip_tables_names", 0, socket.AF_INET, 84, 96),
-    "ip6": _Legacy("/proc/thread-self/net/ip6_tables_names", 41, socket.AF_INET6, 136, 152),
-}
-_GET_INFO, _GET_ENTRIES = 64, 65
-
-
-def legacy() -> dict[str, list[str]]:
-    """Each table of legacy iptables to its entries in order, in the kernel's form."""
-    found: dict[str, list[str]] = {}
-    for label, kind in _LEGACY.items():
-        try:
-            names = Path(kind.names).read_text(encoding="ascii").split()
-        except OSError:
-            continue
-        for name in names:
-            found[f"legacy {label} {name}"] = _entries(kind, name)
-    return found
-
-
-def _entries(kind: _Legacy, table: str) -> list[str]:
-    with socket.socket(kind.family, socket.SOCK_RAW, socket.IPPROTO_RAW) as sock:
-        info = _asked(sock, kind.level, _GET_INFO, struct.pack("32s52x", table.encode()))
-        size = struct.unpack_from("=I", info, 80)[0]
-        head = struct.pack("=32sI4x", table.encode(), size)
-        entries = _asked(sock, kind.level, _GET_ENTRIES, head + bytes(size))[40:]
-    found, at = [], 0
-    while at < size:
-        match_end, step = struct.unpack_from("=HH", entries, at + kind.head + 4)
-        if not step:
-            raise ClusterError(f"the table {table} of legacy iptables cannot be read")
-        address = entries[at : at + kind.head].hex()
-        rest = entries[at + kind.counters + 16 : at + step]
-        found.append(f"{address} {match_end} {sha256(rest).hexdigest()[:16]}")
-        at += step
-    return found
-
-
-def _asked(sock: socket.socket, level: int, option: int, request: bytes) -> bytes:
-    """getsockopt(2) with a request in its buffer. Raises ClusterError."""
-    buffer = ctypes.create_string_buffer(request, len(request))
-    size = ctypes.c_uint(len(request))
-    if _libc.getsockopt(sock.fileno(), level, option, buffer, ctypes.byref(size)):
-        number_ = ctypes.get_errno()
-        raise ClusterError(
-            f"the tables of legacy iptables cannot be read: {os.strerror(number_ or errno.EIO)}"
-        )
-    return buffer.raw
 
 
 def texts(ns: Namespace, sections: Mapping[str, object]) -> dict[str, list[str]]:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from cnibench.listing.devices import Device
-from cnibench.listing.dumps import ROUTE, attributes, dump, number, word
+from cnibench.listing.dumps import number, word
 from cnibench.system.bpf import call
 
-_GETFILTER = 46
 _PROG_FD, _MAP_FD, _INFO, _QUERY = 13, 14, 15, 16
 _NEXT_KEY, _LOOKUP = 4, 1
 _HOOKS = {46: "tcx ingress", 47: "tcx egress", 54: "netkit primary", 55: "netkit peer"}
@@ -28,31 +27,6 @@ _MOST_INDEXES = 256  # of an array: its indexes are the numbers of Pods
 # Maps that change with every packet, and how much of an entry's value is not a counter.
 _TABLES = ("cilium_ct4_glob", "cilium_ct6_glob", "cilium_metrics")
 _KEPT = {"cilium_policy": 8, "policy": 8}
-
-
-def filters(
-    devices: Sequence[Device], places: Sequence[tuple[int, int]]
-) -> Iterator[tuple[str, int]]:
-    """(what is at a filter's place, the number of its eBPF program or 0), in order."""
-    names = {device.number: device.name for device in devices}
-    hooks = {0xFFFFFFF2: "ingress", 0xFFFFFFF3: "egress"}
-    for index, parent in places:
-        for _, body in dump(ROUTE, _GETFILTER, struct.pack("=BxxxiIII", 0, index, 0, parent, 0)):
-            handle, _, info = struct.unpack_from("=4x4xIII", body)
-            given = dict(attributes(body[20:]))
-            words = [
-                f"{names[index]} {hooks.get(parent, f'{parent:#x}')} {word(given.get(1, b''))}"
-            ]
-            words.append(f"priority {info >> 16} protocol {info & 0xFFFF:#06x} handle {handle:#x}")
-            program = 0
-            if word(given.get(1, b"")) == "bpf":
-                inner = dict(attributes(given.get(2, b"")))
-                program = number(inner.get(11, b""))
-                words.append(f"{word(inner.get(7, b''))} tag {inner.get(10, b'').hex()}")
-                words.append(f"class {number(inner.get(3, b''))} flags {number(inner.get(8, b''))}")
-            elif 2 in given:
-                words.append(given[2].hex())
-            yield " ".join(words), program
 
 
 def attached(devices: Sequence[Device]) -> Iterator[tuple[str, int]]:
