@@ -9,11 +9,12 @@ import json
 import math
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,13 +27,14 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.engine import drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.load import Load
+from cnibench.run.slices.on_node import Controller
 from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.readings.sock_diag import ESTABLISHED, SockDiag
 from cnibench.run.slices.rounds import values
 from cnibench.run.windows.sample import measure
+from cnibench.workloads import _ab
 from tests.lab._samples import context
 
-from cnibench.workloads import _ab
 MakeDeployment = Callable[..., LabDeployment]
 LONGER = 0.04  # s: a machine with other work takes milliseconds to stop a load
 
@@ -311,8 +313,6 @@ def test_answers_without_the_file_are_no_requests(
             load.start(s)
 
 
-def test_a_slice_shorter_than_its_control_is_refused(
-    make_deployment: MakeDeployment, tmp_path: Path
 def test_ab_has_room_for_the_requests_of_all_its_turns(
     make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
@@ -342,6 +342,8 @@ def test_a_load_that_ends_by_itself_is_named(
     assert "a shorter --duration" in error.remedy
 
 
+def test_a_slice_shorter_than_its_control_is_refused(
+    make_deployment: MakeDeployment, tmp_path: Path
 ) -> None:
     with (
         started({"one": make_deployment("veth-baseline")}, tmp_path, "tcp-rr") as generators,
@@ -361,3 +363,16 @@ def test_each_load_of_a_pod_has_its_own_connection(
         first = inter.read().count
         drive({"intra": intra}, 3, 0, 1, length=LONGER)
         assert inter.read().count == first
+
+
+def test_a_node_reads_the_congestion_control_of_a_server_s_end() -> None:
+    """Where it is the sender, as a server of HTTP is, the client's end says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+            with server.accept()[0] as sender:
+                sender.sendall(b"x" * 1000)
+                found = Controller().seen(os.getpid(), port, 4)
+    assert found == {"congestion_control": "reno"}

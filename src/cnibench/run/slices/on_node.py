@@ -1,9 +1,9 @@
 """Program: controls the loads whose programs run on this node. It is sent to the agent there
 (system/carried.py), so that pausing and counting cost no round trip. Standard library only.
 
-One request a line of JSON, one answer each: {number, do: count|begin|serve|time|drive, ...}. The
-answer has the same number. An error is {error: its class, message, remedy}. Before the answer to a
-long one there are lines {alive: ...}.
+One request a line of JSON, one answer each: {number, do: the name of a method of Controller, ...}.
+The answer has the same number. An error is {error: its class, message, remedy}. Before the answer
+to a long one there are lines {alive: ...}.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 from cnibench.errors import CnibenchError, MeasureError, as_data
 from cnibench.run.slices.engine import drive
 from cnibench.run.slices.priority import SERVER, raised
+from cnibench.run.slices.readings.accepted import Accepted
 from cnibench.run.slices.readings.clocks import Clocks, descendants
 from cnibench.run.slices.readings.counters import Counted, Counter
-from cnibench.run.slices.running import Running
+from cnibench.run.slices.running import Running, seen
 from cnibench.system import namespaces
 
 MODULES = (
@@ -67,23 +68,33 @@ class Controller:
             self.counters[cell] = Counted(kind, tuple(arguments)).made()
         return {}
 
-    def begin(
-        self,
-        cell: str,
-        leader: int,
-        servers: list[int],
-        unit: float,
-        wanted: Any,
-        cpus: list[int | None],
-    ) -> dict[str, Any]:
-        """The client has started: it is paused. ``servers`` are the programs of its server here."""
+    def begin(self, cell: str, leader: int, unit: float, wanted: Any) -> dict[str, Any]:
+        """The client has started: it is waited for until it delivers something."""
         running = self.loads[cell] = Running(unit, wanted)
         running.begun(leader, self.counters[cell])
+        return {"congestion_control": running.congestion_control}
+
+    def seen(self, process: int, port: int, ip: int) -> dict[str, Any]:
+        """The congestion control of a server's end, in the network namespace of a process, while
+        its client runs.
+        """
+        with _inside(process):
+            accepted = Accepted(port, ip)
+        try:
+            return {"congestion_control": seen(accepted)}
+        finally:
+            accepted.close()
+
+    def take(
+        self, cell: str, leader: int, servers: list[int], cpus: list[int | None]
+    ) -> dict[str, Any]:
+        """The client that has begun is paused. ``servers`` are the programs of its server here."""
+        running = self.loads[cell]
         clients, serving = _with_children([leader]), _with_children(servers)
         for pids, cpu, who in zip((clients, serving), cpus, ("client", "server"), strict=True):
             _check_pinned(pids, cpu, who)
         running.taken(clients, serving)
-        return {"congestion_control": running.congestion_control, "priority": running.priority}
+        return {"priority": running.priority}
 
     def serve(self, cell: str, servers: list[int], wanted: str, cpu: int | None) -> dict[str, Any]:
         """The server of a cell whose client is on another node: its CPU time is read."""

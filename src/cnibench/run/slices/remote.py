@@ -20,6 +20,7 @@ from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.lifetime import Lifetime
 from cnibench.run.slices.load import FOR_EVER, Load
+from cnibench.run.slices.running import joined
 from cnibench.run.slices.slice import Slice
 from cnibench.system import carried
 from cnibench.system.process import Process
@@ -109,17 +110,28 @@ class RemoteGenerator(Lifetime):
             _LIMIT,
         )
         self._process = self.load.start(s)
-        here = {
+        leader = self._process.pid
+        begin = {
             "do": "begin",
             "cell": cell,
-            "leader": self._process.pid,
-            "servers": [] if self.apart else servers,
+            "leader": leader,
             "unit": self.load.units(1, s),
             "wanted": self.wanted,
+        }
+        ends = [self.client.ask(begin, _LIMIT)]
+        if port := self.load.data_port(s):
+            process = self._pods.process(s.server)
+            seen = {"do": "seen", "process": process, "port": port, "ip": s.cell.ip}
+            ends.append(self.server.ask(seen, _LIMIT))
+        self.congestion_control = joined(one["congestion_control"] for one in ends)
+        take = {
+            "do": "take",
+            "cell": cell,
+            "leader": leader,
+            "servers": [] if self.apart else servers,
             "cpus": [s.client_cpu, None if self.apart else s.server_cpu],
         }
-        found = self.client.ask(here, _LIMIT)
-        self.congestion_control, self.priority = found["congestion_control"], found["priority"]
+        self.priority = self.client.ask(take, _LIMIT)["priority"]
         if self.apart:
             there = {
                 "do": "serve",

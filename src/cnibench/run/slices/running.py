@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -101,10 +101,7 @@ class Running:
                     "is something between client and server that drops their packets?",
                 )
             time.sleep(0.001)
-        found = {_seen(at) for at in (counter, accepted) if at is not None}
-        self.congestion_control = ",".join(
-            sorted({one for its in found for one in its.split(",") if one})
-        )
+        self.congestion_control = joined(seen(at) for at in (counter, accepted) if at is not None)
 
     def taken(
         self, clients: Sequence[int], servers: Collection[int], daemons: Collection[int] = ()
@@ -218,7 +215,12 @@ class Running:
         return MeasureError("its load generator has ended", OUTPUT)
 
 
-def _seen(at: Counter | Accepted) -> str:
+def joined(ends: Iterable[str]) -> str:
+    """The congestion control of several ends, each name once."""
+    return ",".join(sorted({one for its in ends for one in its.split(",") if one}))
+
+
+def seen(at: Counter | Accepted) -> str:
     """The congestion control at one end. Connections of one transaction each come and go: it is
     asked again for a while.
     """
