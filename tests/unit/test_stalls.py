@@ -39,6 +39,10 @@ def stall(kind: stalls.Kind, seconds: float, what: str = "netperf") -> Stall:
         (replace(QUIET, stalls=(stall("stopped", 0.1),)), "was stopped for 0.10 s"),
         (replace(QUIET, stalls=(stall("frozen", 1.0),)), "was frozen for"),
         (
+            replace(QUIET, taken=60.0, longest=90.0, stalls=(stall("stopped", 0.12),)),
+            "was stopped for 0.12 s of 60.0 s",
+        ),
+        (
             replace(QUIET, stalls=(stall("gap", 1.0, ""),)),
             "everything in the server's Pod (node b) stalled for 1.00 s",
         ),
@@ -83,6 +87,7 @@ def test_our_own_machine_needs_no_name() -> None:
     [
         QUIET,
         replace(QUIET, stalls=(stall("stopped", 0.01),)),
+        replace(QUIET, taken=60.0, longest=90.0, stalls=(stall("stopped", 0.08),)),
         replace(QUIET, stalls=tuple(stall("gap", 0.09, "") for _ in range(10))),
         replace(QUIET, taken=10.0, longest=15.0, stalls=(stall("gap", 0.15, ""),)),
         replace(QUIET, stalls=tuple(stall("starved", 0.7) for _ in range(3))),

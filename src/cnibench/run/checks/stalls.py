@@ -14,6 +14,7 @@ Kind = Literal["stopped", "frozen", "gap", "starved"]
 # Shares are of the time that the measured client took; in slices, of the time of the
 # sample's own slices.
 STOPPED = 0.01  # share: a process was stopped or frozen; no load does that, so little is enough
+STOPPED_LEAST = 0.1  # s: so long a stop disturbs however long the sample is
 GAP = 0.02  # share: nothing ran, although nothing else kept the CPU
 # s: a shorter one is not counted: a virtual CPU waits that long for its host on a busy machine
 GAP_LEAST = 0.1
@@ -140,7 +141,9 @@ def _grouped(stalls: Sequence[Stall]) -> dict[tuple[Kind, str, str], list[float]
 
 def _least(kind: Kind, taken: float) -> float:
     """Seconds from which such a stall disturbs."""
-    return {"gap": GAP, "starved": STARVED}.get(kind, STOPPED) * taken
+    if kind in ("gap", "starved"):
+        return {"gap": GAP, "starved": STARVED}[kind] * taken
+    return min(STOPPED * taken, STOPPED_LEAST)
 
 
 def _subject(kind: Kind, what: str, where: str) -> str:
