@@ -16,6 +16,7 @@ from cnibench.reports.document.parts import Section, Table
 # samples of perf: an interval (95 %) of a share of one half is then three percent of the total wide
 # each way
 _FEW = 1000
+_SOURCES = {"pmu": "pmu (of the cores)", "estimated": "estimated (of the TSC)"}
 _SMALL = 0.01  # a component below this share of every total is added to the others
 
 
@@ -62,7 +63,9 @@ def _cycles_of(rows: Sequence[Cpp], where: str) -> Section:
                 *(f"{number:.0f}" if abs(number) >= 100 else f"{number:.1f}" for number in numbers),
             ]
         )
-    sources = ", ".join(dict.fromkeys(row.cycles_source for row in rows))
+    sources = ", ".join(
+        dict.fromkeys(_SOURCES.get(row.cycles_source, row.cycles_source) for row in rows)
+    )
     lines = [
         f"cycles: {sources}, without idle; components, unclassified and others add up to the total",
         f"packets: {PACKETS}",

@@ -103,7 +103,7 @@ def test_fourteen_profiles_fit_the_terminal(many: Analysis, width: int) -> None:
         "ratio to host",  # the first
         "1 (baseline)",
         "fidelity: datapath-model",
-        "cycles: estimated",
+        "cycles: estimated (of the TSC), without idle",
         "unclassified",
         "CONFIG_NET_IPIP",
         "the server is gone",
