@@ -218,9 +218,7 @@ def test_packets_do_not_change_what_is_listed_of_queues_and_filters(ns: Namespac
     with ns.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(3):
             sender.sendto(b"x", ("10.5.0.2", 9))
-    assert "Sent 3 " in ip(ns, "tc -s filter show dev eth0") or "3 pkt" in ip(
-        ns, "tc -s filter show dev eth0"
-    )
+    assert "3 pkt" in ip(ns, "tc -s filter show dev eth0")
     assert at_queues(ns) == before
 
 

@@ -13,7 +13,7 @@ _ROOT, _INGRESS, _EGRESS = 0xFFFFFFFF, 0xFFFFFFF2, 0xFFFFFFF3
 # Without filters; of mq each child is a discipline of its own.
 _NO_FILTERS = ("noqueue", "noop", "pfifo_fast", "pfifo", "bfifo", "mq", "fq", "tbf")
 _CLASSES = ("htb", "hfsc", "drr", "qfq", "ets", "cbq")  # made by hand, with options of their own
-_OPTIONS, _OF_HTB, _HTB = 2, 1, 16  # bytes of struct tc_htb_glob before its counter
+_OPTIONS, _OF_HTB, _HTB = 2, 2, 16  # bytes of struct tc_htb_glob before its counter
 
 
 class Place(NamedTuple):
