@@ -10,7 +10,7 @@ from typing import Any
 
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.nodes import pids_limit
+from cnibench.clusters.kubernetes.nodes import kubelets, pids_limit
 from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import kind_clusters, state
@@ -24,9 +24,6 @@ POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
 SERVICE_SUBNETS = {4: "10.96.0.0/16", 6: "fd00:10:96::/112"}
 _CREATE = 300.0  # s
 _LOAD = 180.0  # s: of one archive
-# of a node: qi2021 has 99 background Pods on one, beside those of the cluster; as many as a /24 has
-# addresses for
-_MOST_PODS = 250
 _NODE_IMAGE = "CNIBENCH_KIND_IMAGE"
 _REMEDIES = {  # by what kind says
     # A node's system did not come up, mostly because many others run.
@@ -54,17 +51,12 @@ def configuration(families: Sequence[int], nodes: int, proxy: str) -> dict[str, 
     ):  # kind would publish the API server's port on ::1, from which podman 4.3 forwards nothing
         networking["apiServerAddress"] = "127.0.0.1"
     roles = ["control-plane", *["worker"] * (nodes - 1)]
-    kubelet = {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "maxPods": _MOST_PODS,
-    }
     return {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "networking": networking,
         "nodes": [{"role": role} for role in roles],
-        "kubeadmConfigPatches": [json.dumps(kubelet), *map(json.dumps, _alone())],
+        "kubeadmConfigPatches": list(map(json.dumps, (kubelets.configuration(), *_alone()))),
     }
 
 

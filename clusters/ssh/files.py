@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cnibench.clusters.kubernetes.nodes import kubelets
+
 FOLDER = "/var/lib/cnibench"
 SOCKET = "/run/cnibench-containerd/containerd.sock"
 POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
 SERVICE_SUBNETS = {4: "10.96.0.0/16", 6: "fd00:10:96::/112"}
 API_PORT = 6443
-_MOST_PODS = 250  # of a node: as many as a /24 has addresses for
 # The kernel settings that kubeadm asks of a node, at each start: a machine may be rebooted.
 _MODULES = "overlay br_netfilter"
 _SETTINGS = (
@@ -180,19 +181,16 @@ def join(node: Node, control_plane: Node, token: str, ca_hash: str) -> str:
 
 
 def _kubelet() -> dict[str, Any]:
-    return {
-        "kind": "KubeletConfiguration",
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "maxPods": _MOST_PODS,
-        # Nothing is evicted and no image deleted in the middle of a measurement: whether the disk
-        # has room was asked before.
-        "imageGCHighThresholdPercent": 100,
-        "evictionHard": {
+    # Nothing is evicted and no image deleted in the middle of a measurement: whether the disk has
+    # room was asked before.
+    return kubelets.configuration(
+        imageGCHighThresholdPercent=100,
+        evictionHard={
             "nodefs.available": "0%",
             "nodefs.inodesFree": "0%",
             "imagefs.available": "0%",
         },
-    }
+    )
 
 
 def _documents(*items: Mapping[str, Any]) -> str:

@@ -171,4 +171,6 @@ def test_a_cluster_of_kind_is_asked_for_without_a_cni() -> None:
         both["networking"]["kubeProxyMode"],
         len(both["nodes"]),
     ) == ("dual", "none", 3)
-    json.dumps(both)
+    patches = [json.loads(text) for text in both["kubeadmConfigPatches"]]
+    (kubelet,) = [one for one in patches if one["kind"] == "KubeletConfiguration"]
+    assert kubelet["nodeStatusUpdateFrequency"] == "2s", "an installation waits for a node's word"

@@ -44,6 +44,9 @@ def test_the_control_plane() -> None:
     assert registration["taints"] == []
     assert registration["criSocket"] == f"unix://{files.SOCKET}"
     assert {"name": "node-ip", "value": "10.0.0.1"} in registration["kubeletExtraArgs"]
+    kubelet = made["KubeletConfiguration"]
+    assert kubelet["nodeStatusUpdateFrequency"] == "2s", "an installation waits for a node's word"
+    assert kubelet["imageGCHighThresholdPercent"] == 100
 
 
 def test_the_other_node() -> None:
