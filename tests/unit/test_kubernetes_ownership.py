@@ -19,7 +19,14 @@ import pytest
 
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.client import Answer
-from cnibench.clusters.kubernetes.ownership import discovery, kind_clusters, lease, safety, state
+from cnibench.clusters.kubernetes.ownership import (
+    discovery,
+    kind_clusters,
+    lease,
+    namespace,
+    safety,
+    state,
+)
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
@@ -314,3 +321,30 @@ def test_a_frozen_holder_notices_that_its_lease_is_old(
     real = time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda which: real(which) + lease.DURATION + 1)
     assert "its holder is other" in mine.check()
+
+
+def test_a_namespace_that_goes_is_asked_for_seldom_and_seen_to_be_gone_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The API server lets five seconds pass before it deletes what is in one."""
+    now, looks = 0.0, 0
+
+    class Going:
+        def call(self, method: str, *_: Any) -> Answer:
+            nonlocal looks
+            looks += method == "GET"
+            there = {"metadata": {"uid": "u1"}}
+            return Answer(200, there) if now < 5.3 else Answer(404, reason="NotFound")
+
+        def delete(self, *_: Any, **more: Any) -> None:
+            """Its Pods."""
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(namespace.time, "monotonic", lambda: now)
+    monkeypatch.setattr(namespace.time, "sleep", sleep)
+    namespace.remove(Going(), "space", "u1")  # type: ignore[arg-type]
+    assert now < 5.6
+    assert looks <= 6
