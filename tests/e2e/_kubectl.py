@@ -23,6 +23,13 @@ def got(access: Access, *words: str) -> dict[str, Any]:
     return dict(json.loads(kubectl(access, "get", *words, "-o", "json").stdout))
 
 
+def uids(access: Access, *what: str) -> dict[str, str]:
+    """Name to UID of each object that ``kubectl get`` lists."""
+    return {
+        item["metadata"]["name"]: item["metadata"]["uid"] for item in got(access, *what)["items"]
+    }
+
+
 def applied(access: Access, *objects: Mapping[str, Any]) -> None:
     """Somebody else, whose field manager is kubectl, makes or changes these."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})

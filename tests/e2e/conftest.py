@@ -15,7 +15,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the package `kind` beside this file
 
-from _kubectl import kubectl
 from kind import limits, parts, reroot
 from kind.command import Failed
 from kind.parts import Parts
@@ -154,20 +153,7 @@ def deployment(
         try:
             yield found
         finally:
-            for pod in found.pods():
-                pod.gateway.close()
-            names = [pod.name for pod in found.pods()]
-            kubectl(
-                kept.access,
-                "delete",
-                "pod",
-                "-n",
-                kept.making.namespace,
-                "--ignore-not-found",
-                "--grace-period=1",
-                *names,
-                timeout=90,
-            )
+            found.remove()
     finally:
         kept.remove()
     assert install.recorded(kept.access) == ""

@@ -12,16 +12,18 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _fidelity import PACKETS, PLACEMENTS, WIRE, look
+from _fidelity import PACKETS, PLACEMENTS, WIRE, Seen, look
 from _kind_cluster import Kept
 from _kind_runs import LIMIT
 
 from cnibench.clusters.kubernetes.cni import recognise
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(1200)  # on a machine that does something else as well
@@ -76,24 +78,37 @@ def of_lab(folder: Path) -> Found:
     return found
 
 
+@contextmanager
+def installed(cluster: Kept, name: str) -> Iterator[KubernetesDeployment]:
+    """Until the block ends; nothing of it is left on the nodes then."""
+    profile = builtin()[name]
+    cluster.install(profile)
+    try:
+        cluster.ready(profile, dns=True)
+        assert recognise.current(cluster.access)[0] == name
+        deployment = cluster.deployment(profile)
+        try:
+            yield deployment
+        finally:
+            deployment.remove()
+    finally:
+        cluster.remove()
+    assert cluster.left(cluster.bare) == []
+
+
 def of_kind(cluster: Kept, folder: Path) -> Found:
     """The profiles are installed on one cluster, one after the other."""
     found: dict[str, Any] = {}
     for name in PROFILES:
-        profile = builtin()[name]
-        cluster.install(profile)
-        try:
-            cluster.ready(profile, dns=True)
-            assert recognise.current(cluster.access)[0] == name
-            deployment = cluster.deployment(profile)
-            try:
-                found |= look([deployment], folder, REPEATS)
-            finally:
-                deployment.remove()
-        finally:
-            cluster.remove()
-        assert cluster.left(cluster.bare) == []
+        with installed(cluster, name) as deployment:
+            found |= look([deployment], folder, REPEATS)
+            found[name]["rules"] = rules(cluster)
     return found
+
+
+def rules(cluster: Kept) -> Mapping[str, frozenset[str]]:
+    """Node to its rules of iptables, without kube-proxy's."""
+    return {name: seen.items["iptables"] for name, seen in cluster.state().items()}
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +200,22 @@ def test_the_order_of_the_profiles_is_the_same(
         same, wrong = _orders(lab, real)
     assert not wrong
     assert len(same) >= LEAST, _figures(lab, real)
+
+
+def test_after_other_cnis_a_packet_meets_the_same_rules_of_flannel(
+    real: Found, bare_cluster: Kept, tmp_path: Path
+) -> None:
+    """The second one stands on nodes that are as they were before the first: flannel-host-gw and
+    Cilium have been there.
+    """
+    with installed(bare_cluster, "flannel") as deployment:
+        checks = deployment.attest()
+        seen = Seen(deployment, tmp_path)
+        seen.trace()
+        now = rules(bare_cluster)
+    assert [one for one in checks if not one.passed] == []
+    assert now == real["flannel"]["rules"] != real["cilium"]["rules"]
+    assert seen.found["path"] == real["flannel"]["path"]
 
 
 def _figures(*places: Found) -> list[str]:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from _kind_runs import CNIBENCH, ONE_CELL, lines, output, run_of, run_shop, until
 
+from cnibench.clusters.kubernetes.cni import recognise
+
 if TYPE_CHECKING:
     from _kind_cluster import Kept
 
@@ -123,6 +125,12 @@ def test_of_several_installations_the_last_one_is_kept(bare_cluster: Kept, tmp_p
         done = one.run(*run, "--duration", "3s", "--blocks", "2", "--keep")
         assert done.returncode == 0, done.stderr
         assert {line["status"] for line in lines(one.folder, "samples")} == {"ok"}
+        checks = lines(one.folder, "attestations")
+        assert all(check["passed"] for check in checks)
+        assert {"reach-intra", "intra-stays-inside", "reach-inter", "encapsulation", "mtu"} <= {
+            check["check"] for check in checks
+        }
+        assert recognise.current(bare_cluster.access)[0] == "bridge-static"
         name = space(one, bare_cluster)
         assert "a0" in kubectl(one, "get", "pods", "-n", name)
         assert "removed: the profile bridge-static" in one.clean("--allow-install")

@@ -10,19 +10,68 @@ import yaml
 from _kind_cluster import Kept
 from _kind_sabotages import DETACHED, carry_out, others_come_and_go, refuted
 from _kind_samples import records, sample
-from _kubectl import got, kubectl
+from _kubectl import applied, got, kubectl, uids
 from kind import definitions
 
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import wait
+from cnibench.clusters.kubernetes.cni.attest import attest
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.pods import policy_objects
+from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import CnibenchError, UnsupportedError
 from cnibench.model.conditions import Conditions, Policies
 from tests._each_workload import values
 
 pytestmark = pytest.mark.timeout(600)
 on_cilium = pytest.mark.parametrize("deployment", ["cilium"], indirect=True, scope="module")
+
+TETRAGON: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "tracingpolicies.cilium.io", "finalizers": ["example.org/somebody-waits"]},
+    "spec": {
+        "group": "cilium.io",
+        "scope": "Cluster",
+        "names": {
+            "kind": "TracingPolicy",
+            "plural": "tracingpolicies",
+            "singular": "tracingpolicy",
+            "listKind": "TracingPolicyList",
+        },
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+TRACING = {
+    "apiVersion": "cilium.io/v1alpha1",
+    "kind": "TracingPolicy",
+    "metadata": {"name": "somebodys"},
+    "spec": {"any": 1},
+}
+POLICY = {
+    "apiVersion": "cilium.io/v2",
+    "kind": "CiliumNetworkPolicy",
+    "metadata": {"name": "somebodys", "namespace": "default"},
+    "spec": {"endpointSelector": {"matchLabels": {"app": "none"}}, "ingress": [{}]},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leases(bare_cluster: Kept) -> dict[str, str]:
+    """Those that the cluster has without Cilium."""
+    return uids(bare_cluster.access, "leases", "-n", "kube-system")
 
 
 def under(deployment: KubernetesDeployment, **asked: Any) -> Any:
@@ -162,6 +211,26 @@ def test_calicos_own_policies_are_accepted_by_their_definition(bare_cluster: Kep
 
 
 @on_cilium
+def test_a_profile_that_enforces_lets_only_its_pair_in(
+    deployment: KubernetesDeployment, bare_cluster: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile, namespace = deployment.profile, deployment.namespace
+    assert profile.kubernetes is not None
+    enforced = profile.kubernetes.model_copy(update={"policy": "enforced"})
+    monkeypatch.setattr(deployment, "profile", profile.model_copy(update={"kubernetes": enforced}))
+    install.policies(bare_cluster.access, deployment.profile, namespace)
+    try:
+        checks = attest(deployment)
+    finally:
+        kubectl(bare_cluster.access, "delete", "networkpolicies", "--all", "-n", namespace)
+    assert [one for one in checks if not one.passed] == []
+    observed = {one.check: one.observed for one in checks}
+    assert "vxlan" in observed["encapsulation"]
+    assert observed["denied-intra"].startswith("denied")
+    assert observed["denied-inter"].startswith("denied")
+
+
+@on_cilium
 def test_the_second_attestation_finds_a_program_that_is_detached(
     deployment: KubernetesDeployment,
 ) -> None:
@@ -169,3 +238,37 @@ def test_the_second_attestation_finds_a_program_that_is_detached(
         assert refuted(deployment) == {}
     carry_out(deployment, DETACHED, DETACHED.do)
     assert "cilium_vxlan" in refuted(deployment)["kernel-state-a"]
+
+
+@on_cilium
+def test_definitions_of_others_stay_and_their_policies_block(
+    deployment: KubernetesDeployment, bare_cluster: Kept, leases: dict[str, str]
+) -> None:
+    """Cilium beside Tetragon, whose definition has the same API group. The last one: Cilium is
+    removed.
+    """
+    access, kind = bare_cluster.access, "customresourcedefinitions"
+    name = TETRAGON["metadata"]["name"]
+    deployment.remove()
+    try:
+        applied(access, TETRAGON)  # after Cilium: by the time alone it could be Cilium's
+        wait.established(access, [TETRAGON])
+        applied(access, TRACING)
+        applied(access, POLICY)
+        theirs = uids(access, kind)[name], uids(access, "tracingpolicies")
+        with pytest.raises(BlockedError, match="CiliumNetworkPolicy default/somebodys"):
+            bare_cluster.remove()
+        agents = got(access, "daemonset", "cilium", "-n", "kube-system")
+        assert agents["status"]["numberReady"] == 2
+        kubectl(access, "delete", "ciliumnetworkpolicy", "somebodys", "-n", "default")
+        bare_cluster.remove()
+        assert list(uids(access, kind)) == [name]
+        assert (uids(access, kind)[name], uids(access, "tracingpolicies")) == theirs
+        left = uids(access, "leases", "-n", "kube-system")
+        assert left == leases, "the operator's lease has gone, too"
+        assert bare_cluster.left(bare_cluster.bare) == []
+    finally:
+        gone = ("customresourcedefinition", name)
+        kubectl(access, "delete", *gone, "--wait=false", "--ignore-not-found")
+        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        kubectl(access, "patch", *gone, *patch, check=False)

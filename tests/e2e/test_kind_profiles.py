@@ -8,11 +8,8 @@ sources (see tests/e2e/kind).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from _fidelity import Seen
 from _kind_cluster import Kept
 from _kind_runs import until
 from _kubectl import kubectl
@@ -47,7 +44,6 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _attested(kept: Kept, profile: Profile) -> dict[str, str]:
     """Check to what was observed; all of them passed."""
-    install.policies(kept.access, profile, kept.making.namespace)
     deployment = kept.deployment(profile)
     try:
         checks = deployment.attest()
@@ -78,9 +74,11 @@ def test_a_plugin_that_outlives_its_file_is_ended(
         assert process.wait(10) != 0
 
 
-@pytest.mark.parametrize("name", ["bridge-static", "veth-baseline", "flannel-udp", "cilium-native"])
+@pytest.mark.parametrize("name", ["veth-baseline", "flannel-udp", "cilium-native"])
 def test_installed_attested_removed(kept: Kept, name: str) -> None:
-    """flannel-host-gw: see test_kind_fidelity.py, and the runs that attest it."""
+    """flannel, flannel-host-gw, cilium: see test_kind_fidelity.py, and the runs that attest them;
+    bridge-static: test_kind_ownership.py.
+    """
     profile = builtin()[name]
     kept.install(profile)
     kept.ready(profile)
@@ -91,51 +89,6 @@ def test_installed_attested_removed(kept: Kept, name: str) -> None:
     )
     kept.remove()
     assert kept.left(kept.bare) == []
-
-
-def test_flannel_then_cilium_then_flannel_again(kept: Kept, tmp_path: Path) -> None:
-    """The second flannel is installed on nodes that are as they were before the first, and its
-    packets meet the same rules. Between them Cilium enforces our policies.
-    """
-    flannel, seen = builtin()["flannel"], list[dict[str, Any]]()
-    for number, profile in enumerate((flannel, _enforcing(builtin()["cilium"]), flannel)):
-        kept.install(profile)
-        kept.ready(profile, dns=True)
-        observed = _attested(kept, profile)
-        assert "vxlan" in observed["encapsulation"]
-        rules = {name: shot.items["iptables"] for name, shot in kept.state().items()}
-        found: dict[str, Any] = {"checks": set(observed), "rules": rules}
-        if profile is flannel:
-            found["path"] = _path(kept, profile, tmp_path / str(number))
-        else:  # the stranger stays out, the pair is let in
-            assert observed["denied-intra"].startswith("denied")
-            assert observed["denied-inter"].startswith("denied")
-            kubectl(kept.access, "delete", "networkpolicies", "--all", "-n", kept.making.namespace)
-        seen.append(found)
-        kept.remove()
-        assert kept.left(kept.bare) == []
-    first, other, second = seen
-    assert first["checks"] == second["checks"] != other["checks"]
-    assert first["rules"] == second["rules"] != other["rules"]
-    assert first["path"] == second["path"]
-
-
-def _enforcing(profile: Profile) -> Profile:
-    assert profile.kubernetes is not None
-    enforced = profile.kubernetes.model_copy(update={"policy": "enforced"})
-    return profile.model_copy(update={"kubernetes": enforced})
-
-
-def _path(kept: Kept, profile: Profile, folder: Path) -> dict[str, Any]:
-    """The rules that the first packet and a later one meet."""
-    deployment = kept.deployment(profile)
-    try:
-        seen = Seen(deployment, folder)
-        seen.trace()
-    finally:
-        deployment.remove()
-    found: dict[str, Any] = seen.found["path"]
-    return found
 
 
 @pytest.mark.parametrize(

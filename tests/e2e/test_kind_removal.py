@@ -1,5 +1,5 @@
 """What a CNI's removal takes, and what it never takes: objects of others, what nodes had before,
-anything that is not shown and saved.
+anything that is not shown and saved. Definitions of others beside Cilium's: test_kind_policies.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from _kind_cluster import Kept
 from _kind_runs import until
-from _kubectl import applied, got, kubectl
+from _kubectl import applied, got, kubectl, uids
 
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.cni import wait
 from cnibench.clusters.kubernetes.removal import eviction
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
@@ -25,46 +24,6 @@ from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(600)
-TETRAGON = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "tracingpolicies.cilium.io", "finalizers": ["example.org/somebody-waits"]},
-    "spec": {
-        "group": "cilium.io",
-        "scope": "Cluster",
-        "names": {
-            "kind": "TracingPolicy",
-            "plural": "tracingpolicies",
-            "singular": "tracingpolicy",
-            "listKind": "TracingPolicyList",
-        },
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
-TRACING = {
-    "apiVersion": "cilium.io/v1alpha1",
-    "kind": "TracingPolicy",
-    "metadata": {"name": "somebodys"},
-    "spec": {"any": 1},
-}
-POLICY = {
-    "apiVersion": "cilium.io/v2",
-    "kind": "CiliumNetworkPolicy",
-    "metadata": {"name": "somebodys", "namespace": "default"},
-    "spec": {"endpointSelector": {"matchLabels": {"app": "none"}}, "ingress": [{}]},
-}
 MINE = "flannel.77"  # by its name it could be flannel's
 OWN = f"""
 set -e
@@ -94,13 +53,6 @@ def kept(bare_cluster: Kept) -> Iterator[Kept]:
     yield bare_cluster
     bare_cluster.remove()
     assert install.recorded(bare_cluster.access) == ""
-
-
-def uids(kept: Kept, *what: str) -> dict[str, str]:
-    return {
-        item["metadata"]["name"]: item["metadata"]["uid"]
-        for item in got(kept.access, *what)["items"]
-    }
 
 
 def config(name: str, namespace: str, **more: Any) -> dict[str, Any]:
@@ -134,13 +86,13 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
             "data": {"a": "Yg=="},
         }
         applied(access, secret)
-        there = uids(kept, "all,configmaps,secrets", "-n", "kube-flannel")
+        there = uids(kept.access, "all,configmaps,secrets", "-n", "kube-flannel")
         with pytest.raises(BlockedError) as error:
             kept.remove()
         assert "ConfigMap kube-flannel/somebodys" in error.value.message
         assert "Secret kube-flannel/hidden" in error.value.message
         assert "kubectl delete" in error.value.remedy
-        assert uids(kept, "all,configmaps,secrets", "-n", "kube-flannel") == there, (
+        assert uids(kept.access, "all,configmaps,secrets", "-n", "kube-flannel") == there, (
             "nothing was deleted"
         )
         kubectl(
@@ -182,7 +134,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         node.run(["sh", "-ec", STALE, "sh", json.dumps(RESULT)], timeout=30)
         said: list[str] = []
         install.uninstall(access, None, {}, kept.nodes, saved=tmp_path / "saved", say=said.append)
-        assert "kube-flannel" not in uids(kept, "namespaces")
+        assert "kube-flannel" not in uids(kept.access, "namespaces")
         assert kept.left(before) == []
         had = node.run(
             ["sh", "-c", f"ip link show {MINE}; ip route show 10.244.250.0/24; iptables -t nat -S"],
@@ -251,7 +203,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         )
         assert all("device flannel.1" in words for words in said[2:-1])
         assert len(list(again.glob("*.tar"))) == len(kept.nodes) == len(said[2:-1])
-        assert "kube-flannel" not in uids(kept, "namespaces")
+        assert "kube-flannel" not in uids(kept.access, "namespaces")
         assert not [
             key
             for item in got(access, "nodes")["items"]
@@ -261,62 +213,6 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
     finally:
         node.run(["sh", "-c", OWN_GONE], timeout=30, check=False)
     assert kept.left(kept.bare) == []
-
-
-def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None:
-    """Cilium beside Tetragon, whose definition has the same API group."""
-    access, cilium = kept.access, builtin()["cilium"]
-    before = uids(kept, "leases", "-n", "kube-system")
-    try:
-        kept.install(cilium)
-        kept.ready(cilium)
-        applied(access, TETRAGON)  # after Cilium: by the time alone it could be Cilium's
-        wait.established(access, [TETRAGON])
-        applied(access, TRACING)
-        applied(access, POLICY)
-        theirs = (
-            uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"],
-            uids(kept, "tracingpolicies"),
-        )
-        with pytest.raises(BlockedError, match="CiliumNetworkPolicy default/somebodys"):
-            kept.remove()
-        assert (
-            json.loads(
-                kubectl(
-                    access, "get", "daemonset", "cilium", "-n", "kube-system", "-o", "json"
-                ).stdout
-            )["status"]["numberReady"]
-            == 2
-        )
-        kubectl(access, "delete", "ciliumnetworkpolicy", "somebodys", "-n", "default")
-        kept.remove()
-        assert list(uids(kept, "customresourcedefinitions")) == ["tracingpolicies.cilium.io"]
-        assert (
-            uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"],
-            uids(kept, "tracingpolicies"),
-        ) == theirs
-        assert uids(kept, "leases", "-n", "kube-system") == before, (
-            "the operator's lease has gone, too"
-        )
-        assert kept.left(kept.bare) == []
-    finally:
-        kubectl(
-            access,
-            "delete",
-            "customresourcedefinition",
-            "tracingpolicies.cilium.io",
-            "--wait=false",
-            "--ignore-not-found",
-        )
-        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        kubectl(
-            access,
-            "patch",
-            "customresourcedefinition",
-            "tracingpolicies.cilium.io",
-            *patch,
-            check=False,
-        )
 
 
 def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
@@ -330,7 +226,7 @@ def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
             kept.install(builtin()["flannel"])
         assert got(access, "clusterrole", "flannel") == theirs
         assert install.recorded(access) == ""
-        assert "kube-flannel" not in uids(kept, "namespaces")
+        assert "kube-flannel" not in uids(kept.access, "namespaces")
     finally:
         kubectl(access, "delete", "clusterrole", "flannel")
 
@@ -350,19 +246,19 @@ def test_an_installation_that_ended_before_it_noted_anything_is_removed(
 
     kubectl(access, "create", "namespace", "kube-flannel")
     try:
-        theirs = uids(kept, "namespaces")["kube-flannel"]
+        theirs = uids(kept.access, "namespaces")["kube-flannel"]
         monkeypatch.setattr(Record, "note", ends)
         # a process that was killed removes nothing
         monkeypatch.setattr(install, "uninstall", lambda *gone: None)
         with pytest.raises(KeyboardInterrupt):
             kept.install(builtin()["flannel"])
         monkeypatch.undo()
-        assert "kube-flannel-ds" in uids(kept, "daemonsets", "-n", "kube-flannel")
-        until(lambda: "flannel" in uids(kept, "serviceaccounts", "-n", "kube-flannel"))
+        assert "kube-flannel-ds" in uids(kept.access, "daemonsets", "-n", "kube-flannel")
+        until(lambda: "flannel" in uids(kept.access, "serviceaccounts", "-n", "kube-flannel"))
         kept.remove()
-        assert uids(kept, "namespaces")["kube-flannel"] == theirs
-        assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
-        assert "flannel" not in uids(kept, "clusterroles")
+        assert uids(kept.access, "namespaces")["kube-flannel"] == theirs
+        assert uids(kept.access, "daemonsets", "-n", "kube-flannel") == {}
+        assert "flannel" not in uids(kept.access, "clusterroles")
     finally:
         kubectl(access, "delete", "namespace", "kube-flannel", timeout=60)
     assert kept.left(kept.bare) == []
@@ -408,9 +304,9 @@ def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later
         with pytest.raises(ClusterError, match="in the meantime: ConfigMap kube-flannel/somebodys"):
             kept.remove()
     assert install.recorded(access) == "flannel"
-    assert {"somebodys"} <= uids(kept, "configmaps", "-n", "kube-flannel").keys()
-    assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
+    assert {"somebodys"} <= uids(kept.access, "configmaps", "-n", "kube-flannel").keys()
+    assert uids(kept.access, "daemonsets", "-n", "kube-flannel") == {}
     kubectl(access, "delete", "configmap", "somebodys", "-n", "kube-flannel")
     kept.remove()
-    assert "kube-flannel" not in uids(kept, "namespaces")
+    assert "kube-flannel" not in uids(kept.access, "namespaces")
     assert kept.left(kept.bare) == []
