@@ -16,6 +16,7 @@ LIMIT = 600.0
 ONE_CELL = ("--placement", "inter", "--workload", "tcp-rr", "--no-perf")
 # Windows of a second can be over before perf has begun on a machine that does more than this.
 SHORT = ("--duration", "3s", "--warmup", "0s", "--blocks", "1")
+IN_SLICES = ("--duration", "1s", "--blocks", "1")
 
 
 def cnibench(*words: str | Path, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:

@@ -144,7 +144,8 @@ def others_come_and_go(deployment: KubernetesDeployment) -> Iterator[None]:
         kubectl(access, "delete", "pod,service", "-n", OTHERS, "-l", "when=early", timeout=90)
         yield
     finally:
-        kubectl(access, "delete", "namespace", OTHERS, timeout=120)
+        kubectl(access, "delete", "pod,service", "-n", OTHERS, "--all", timeout=90)
+        kubectl(access, "delete", "namespace", OTHERS, "--wait=false")
 
 
 def _make(deployment: KubernetesDeployment, when: str) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
 SUITES = {
-    "test_kind_agents": "kubernetes-runs",
     "test_kind_charts": "kubernetes-runs",
     "test_kind_nodes": "kubernetes-runs",
     "test_kind_run": "kubernetes-runs",

@@ -36,7 +36,7 @@ def space(bare_cluster: Kept) -> Iterator[list[str]]:
         "-n", SPACE, "--client-node", client, "--server-node", server, "--toleration", "all",
         "--allow-load", "--cni", "current", *ONE_CELL, *SHORT,
     ]  # fmt: skip
-    kubectl(bare_cluster.access, "delete", "namespace", SPACE, timeout=90)
+    kubectl(bare_cluster.access, "delete", "namespace", SPACE, "--wait=false")
 
 
 def of_space(kind: str, spec: Mapping[str, Any], api: str = "v1") -> dict[str, Any]:

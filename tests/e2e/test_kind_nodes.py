@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from _kind_runs import (
     CNIBENCH,
+    IN_SLICES,
     ONE_CELL,
     SHORT,
     clusters,
@@ -226,10 +227,12 @@ def test_nics_are_changed_where_it_is_allowed_and_are_as_before(
     assert [features(node) for node in nodes] == before
 
 
-@pytest.mark.parametrize("how", ["by its guardian", "by clean"])
 def test_a_nic_is_as_before_when_its_changer_is_killed(
-    kept: Mapping[str, Any], existing: list[str], tmp_path: Path, how: str
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
+    """By its guardian, before ``clean`` may take the namespace. What no guardian restored:
+    tests/lab/test_offload_devices.py and tests/unit/test_kubernetes_removal_owner.py.
+    """
     node = f"{kept['name']}-worker"
     before = features(node)
     cell = [
@@ -252,8 +255,7 @@ def test_a_nic_is_as_before_when_its_changer_is_killed(
         assert process.poll() is None, process.communicate()
         assert features(node) != before
         process.send_signal(signal.SIGKILL)
-    if how == "by its guardian":
-        until(lambda: features(node) == before)
+    until(lambda: features(node) == before)
     left = output(CNIBENCH, "clean", *existing)
     assert "the namespace" in left
     assert features(node) == before
@@ -300,7 +302,7 @@ def replaces(kept: Mapping[str, Any], existing: list[str], charts: list[str], fo
     """What a run says that replaces flannel, and removes its own CNI at its end."""
     allowed = ["--allow-replace", f"kind-{kept['name']}"]
     run = ["run", *existing, *allowed, "--cni", "flannel-host-gw", *ONE_CELL]
-    return cnibench(*run, *charts, *SHORT, cwd=folder).stderr
+    return cnibench(*run, *charts, *IN_SLICES, cwd=folder).stderr
 
 
 @pytest.fixture
@@ -343,7 +345,7 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
     assert "not read" not in {line["congestion_control"] for line in samples}
     (record,) = lines(tmp_path, "slices")
     assert record["server_cpu"] == "of all turns together"
-    assert record["rounds"] == 150
+    assert record["rounds"] == 50
     checks = lines(tmp_path, "attestations")
     assert all(line["passed"] for line in checks)
     compared = {line["check"] for line in checks if line["check"].startswith("kernel-state-")}
@@ -359,7 +361,7 @@ def test_one_is_installed_where_there_is_none(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
     """The kubelets take some seconds to say that there is none any more."""
-    run = ["run", *existing, "--cni", "bridge-static", *ONE_CELL, *SHORT]
+    run = ["run", *existing, "--cni", "bridge-static", *ONE_CELL, *IN_SLICES]
     until(lambda: "has no CNI, and installing one was not allowed" in refused(run, tmp_path))
     done = cnibench(*run, "--blocks", "2", "--allow-install", cwd=tmp_path)
     assert "bridge-static installed on all 3 nodes" in done.stderr

@@ -4,6 +4,7 @@ gives them less than they ask for.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,18 +20,11 @@ from cnibench.clusters.kubernetes.nodes import agents, privileges
 
 pytestmark = pytest.mark.timeout(300)
 SPACE = "privileges"
+_NUMBERS = itertools.count()
 RULES = [
     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 ]
-DENY = {
-    "matchConstraints": {
-        "resourceRules": RULES,
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SPACE}},
-    },
-    "validations": [
-        {"expression": "!object.spec.containers[0].?securityContext.privileged.orValue(false)"}
-    ],
-}
+DENIED = {"expression": "!object.spec.containers[0].?securityContext.privileged.orValue(false)"}
 # What agents do, each by the program that does it.
 WORKS = """
 perf record -o - -a -g -e cycles -F 99 -B -N --no-bpf-event -- true 2>/tmp/log >/tmp/data || cat /tmp/log
@@ -50,8 +44,10 @@ wait $! || cat /tmp/log
 
 @pytest.fixture
 def making(bare_cluster: Kept) -> Iterator[Making]:
-    yield replace(bare_cluster.making, namespace=SPACE, run=SPACE)
-    kubectl(bare_cluster.access, "delete", "namespace", SPACE, timeout=90)
+    """In a namespace of its own, whose end nobody waits for."""
+    name = f"{SPACE}-{next(_NUMBERS)}"
+    yield replace(bare_cluster.making, namespace=name, run=name)
+    kubectl(bare_cluster.access, "delete", "namespace", name, "--wait=false")
 
 
 def test_capabilities_suffice_for_all_that_agents_do(bare_cluster: Kept) -> None:
@@ -96,7 +92,10 @@ def test_agents_that_may_be_neither_see_counters_alone(
 ) -> None:
     group = "admissionregistration.k8s.io/v1"
     kind, meta = "ValidatingAdmissionPolicy", {"name": SPACE}
-    policy = {"apiVersion": group, "kind": kind, "metadata": meta, "spec": DENY}
+    there = {"matchLabels": {"kubernetes.io/metadata.name": making.namespace}}
+    matched = {"resourceRules": RULES, "namespaceSelector": there}
+    denied = {"matchConstraints": matched, "validations": [DENIED]}
+    policy = {"apiVersion": group, "kind": kind, "metadata": meta, "spec": denied}
     spec = {"policyName": SPACE, "validationActions": ["Deny"]}
     binding = {"apiVersion": group, "kind": f"{kind}Binding", "metadata": meta, "spec": spec}
     access = bare_cluster.access

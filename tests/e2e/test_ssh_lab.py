@@ -37,7 +37,8 @@ def unchanged(machines: Machines) -> Iterator[None]:
 
 @pytest.mark.usefixtures("unchanged")
 def test_to_samples_and_nothing_stays(machines: Machines, tmp_path: Path) -> None:
-    done = cnibench(*asked(machines, "--workload", "tcp-rr,tcp-stream,http"), cwd=tmp_path)
+    words = ("--workload", "tcp-rr,tcp-stream,http", "--duration", "1s")
+    done = cnibench(*asked(machines, *words), cwd=tmp_path)
     samples = lines(tmp_path, "samples")
     assert {(one["label"], one["workload"]) for one in samples if one["status"] == "ok"} == {
         (label, workload)

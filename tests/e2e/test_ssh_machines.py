@@ -35,20 +35,18 @@ JOIN_WAITS = 300.0  # s: kubeadm's limit for finding the other node
 AS_BEFORE = re.compile(r"(ssh://\S+): as it was before, no difference in (\d+) files, .* sysctls")
 
 
-def asked(machines: Machines, parts: Parts) -> tuple[str | Path, ...]:
-    """Of a run of real flannel and of Pods on the nodes' own network."""
+def asked(machines: Machines, parts: Parts, cnis: str = "host,flannel") -> tuple[str | Path, ...]:
+    """Of a run of real flannel, and of Pods on the nodes' own network before it."""
     return (
-        *on_their_network(machines),
-        *("--cni", "flannel", "--set", f"flannel:chart={parts.charts['flannel']}"),
-        *("--image-archive", parts.flannel),
+        *with_cnis(machines, cnis),
+        *("--set", f"flannel:chart={parts.charts['flannel']}", "--image-archive", parts.flannel),
     )
 
 
-def on_their_network(machines: Machines) -> tuple[str | Path, ...]:
-    """Of a run without a CNI."""
+def with_cnis(machines: Machines, cnis: str) -> tuple[str | Path, ...]:
     return (
         *("run", "--cluster", machines.cluster, "--kubernetes", machines.parts, "--allow-install"),
-        *("--cni", "host", "--method", "windows", *ONE_CELL, *SHORT),
+        *("--cni", cnis, "--method", "windows", *ONE_CELL, *SHORT),
     )
 
 
@@ -78,7 +76,7 @@ def test_after_a_kill(machines: Machines, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("w") as stderr:
         run = subprocess.Popen(
-            [CNIBENCH, *map(str, on_their_network(machines))], stderr=stderr, cwd=tmp_path
+            [CNIBENCH, *map(str, with_cnis(machines, "host"))], stderr=stderr, cwd=tmp_path
         )
     clean = ("clean", "--cluster", machines.cluster)
     try:
@@ -128,10 +126,9 @@ def test_after_a_kill_with_a_cni_installed(
     stays.
     """
     before = [machines.listing(which) for which in (0, 1)]
+    argv = [CNIBENCH, *map(str, asked(machines, kind_parts, "flannel"))]
     with (tmp_path / "log").open("w") as stderr:
-        run = subprocess.Popen(
-            [CNIBENCH, *map(str, asked(machines, kind_parts))], stderr=stderr, cwd=tmp_path
-        )
+        run = subprocess.Popen(argv, stderr=stderr, cwd=tmp_path)
     try:
         ready = "test -e /var/lib/cnibench/open/flannel/ready && echo yes || true"
         until(lambda: all("yes" in machines.on(which, ready) for which in (0, 1)), LIMIT)

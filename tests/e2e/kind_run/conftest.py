@@ -55,7 +55,7 @@ def kept(
         "windows",
         *SHORT,
         "--duration",
-        "10s",  # all tests wait for it: that perf begins late must not fail it
+        "6s",  # all tests wait for it: that perf begins late must not fail it
         *flannel,
         cwd=folder,
     )

@@ -87,7 +87,7 @@ def test_a_node_that_is_frozen_for_a_while_disturbs_the_sample(
     on.
     """
     node = f"{kept['name']}-worker"
-    argv = [*long_run(existing, "20s"), "--warmup", "0s", "--blocks", "2"]
+    argv = [*long_run(existing, "13s"), "--warmup", "0s", "--blocks", "2"]
     with subprocess.Popen(
         argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
