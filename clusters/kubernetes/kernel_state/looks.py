@@ -14,7 +14,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.kernel_state.difference import State, compare
 from cnibench.clusters.kubernetes.nodes.conversation import NodeConversation
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod, on_each
 from cnibench.clusters.kubernetes.pods import background
 from cnibench.clusters.kubernetes.pods.background import EnteredPod
 from cnibench.listing import on_node
@@ -40,19 +40,24 @@ def first_look(
 
 
 def _look(nodes: Sequence[KubernetesNode], entered: Sequence[EnteredPod]) -> State:
-    """Without a request to the API: over the connections that the agents keep."""
-    listing: Listing = {}
-    texts: dict[str, Mapping[str, Sequence[str]]] = {}
-    left_out: dict[str, frozenset[str]] = {}
+    """At all nodes at the same time, without a request to the API: over the connections that the
+    agents keep.
+    """
     archive = carried.archive(on_node.MODULES)
-    for node in nodes:
+
+    def one(node: KubernetesNode) -> dict[str, Any]:
         places = {node.name: 1} | {pod.pod: pod.pid for pod in entered if pod.node is node}
         request = {"places": places, "node": node.name, "device": node.device}
         conversation = NodeConversation(node, "cnibench.listing.on_node", archive)
         try:
-            found = conversation.ask(request, _LIMIT)
+            return conversation.ask(request, _LIMIT)
         finally:
             conversation.close()
+
+    listing: Listing = {}
+    texts: dict[str, Mapping[str, Sequence[str]]] = {}
+    left_out: dict[str, frozenset[str]] = {}
+    for node, found in zip(nodes, on_each(nodes, one), strict=True):
         listing |= found["listing"]
         texts |= found["texts"]
         left_out[node.name] = frozenset(found["left_out"])
