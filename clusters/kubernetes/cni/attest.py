@@ -16,6 +16,7 @@ from ipaddress import ip_address, ip_interface
 from cnibench.clusters.kubernetes.cni import strangers
 from cnibench.clusters.kubernetes.nodes import probe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
+from cnibench.clusters.kubernetes.pods import background
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.lab.attestation import capture
 from cnibench.clusters.lab.attestation.capture import Packet, read_frame
@@ -43,6 +44,7 @@ def attest(deployment: MeasuredPods) -> list[Attestation]:
     servers = [deployment.pair("intra")[1], *(server for _, server in between)]
     # Pods on the nodes' own network: the server of the pair inside the node answers for its client.
     servers += [client for client, _ in between if client.interface]
+    background.connect(dict.fromkeys([*servers, *(client for client, _ in between)]))
     with probe.serving(*dict.fromkeys(servers)):
         for family in deployment.families:
             found += _inside(deployment, family)

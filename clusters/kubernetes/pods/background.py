@@ -10,7 +10,7 @@ same time.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -126,8 +126,7 @@ def read(pods: Sequence[KubernetesPod], path: str) -> list[str]:
 def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list[KubernetesPod]:
     """The same Pods, ready for commands. Raises ClusterError."""
     if not all(pod.node.host for pod in pods):
-        with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
-            list(pool.map(lambda pod: pod.gateway.open(), pods))
+        connect(pods)
         return list(pods)
     if not pods:
         return []
@@ -144,6 +143,14 @@ def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list
             "have they ended? kubectl get pods",
         )
     return [EnteredPod(pod, found[uids[pod.pod]]) for pod in pods]
+
+
+def connect(pods: Iterable[KubernetesPod]) -> None:
+    """Makes their connections at the same time: each takes its program some time to start. Raises
+    ClusterError.
+    """
+    with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
+        list(pool.map(lambda pod: pod.gateway.open(), pods))
 
 
 def uids_of(access: Access, namespace: str, names: Collection[str]) -> dict[str, str]:
