@@ -4,9 +4,10 @@ owns it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.kinds import Kind, group
@@ -18,7 +19,9 @@ from cnibench.errors import ClusterError
 DEFINITION = "CustomResourceDefinition"
 _FLEETING = ("events",)  # nobody owns what the cluster says of itself
 _RELEASE = ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
+_AT_ONCE = 8  # requests
 
+_T = TypeVar("_T")
 Identity = tuple[str, str, str, str]  # API group, kind, namespace ('' for none), name
 
 
@@ -105,8 +108,8 @@ class Inventory:
                 ),
             ]
         self.kinds = {}
-        for api in versions:
-            for item in self.rest.kinds(api):
+        for api, served in zip(versions, _together(self.rest.kinds, versions), strict=True):
+            for item in served:
                 if (
                     "/" not in item["name"]
                     and {"list", "delete"} <= set(item["verbs"])
@@ -164,14 +167,23 @@ class Inventory:
         self._look()
         found: dict[str, Thing] = {}
         self.unseen = []
-        for kind in self.kinds.values():
-            listed = self.rest.metadata(kind.path())
+        paths = [kind.path() for kind in self.kinds.values()]
+        lists = _together(self.rest.metadata, paths)
+        for kind, listed in zip(self.kinds.values(), lists, strict=True):
             if listed is None:
                 self.unseen.append(kind)
             for item in listed or ():
                 if item["metadata"].get("uid"):
                     found.setdefault(item["metadata"]["uid"], thing(kind, item["metadata"]))
         return list(found.values())
+
+
+def _together(ask: Callable[[str], _T], paths: Sequence[str]) -> Iterator[_T]:
+    """The answer to each of these, in their order: there are a hundred, and the way to the API
+    server may be long.
+    """
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        yield from pool.map(ask, paths)
 
 
 def defined_by(definition: Thing, things: Sequence[Thing]) -> list[Thing]:
