@@ -8,15 +8,18 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from unittest.mock import patch
 
 import yaml
 
+from cnibench.clusters.lab.attestation import comparison
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc
 from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
+from cnibench.listing import listing as listings
 from cnibench.model.cell import Attestation
 from cnibench.model.profile import builtin
 from cnibench.system.bpf import call
@@ -71,6 +74,8 @@ def outcomes(make: Callable[[], LabDeployment], profile: str) -> Iterator[Outcom
                 deployment = make()
                 undone = "" if one.undo == "deploy" else undone
             yield Outcome(profile, one.name, noticed, "; ".join(filter(None, (wrong, undone))))
+        if left := _failed(deployment.verify()):
+            raise AssertionError(f"{profile}: what was undone is still there: {left}")
     finally:
         deployment.remove()
 
@@ -96,8 +101,8 @@ def _tried(deployment: LabDeployment, one: Sabotage) -> tuple[Noticed | None, st
         _apply(deployment, one)
     except (ClusterError, OSError) as error:
         return None, f"could not be applied: {getattr(error, 'message', error)}"
-    compared = _failed(deployment.verify())
-    seen = f"kernel-state-{one.at.replace(' ', '-')}" in compared
+    compared = _failed(_there(deployment, one.at))
+    seen = bool(compared)
     traffic = _failed(deployment.attest()) if one.traffic or not seen else {}
     noticed: Noticed = "comparison" if seen else "traffic" if traffic else "nothing"
     if noticed != one.noticed:
@@ -117,8 +122,26 @@ def _undone(deployment: LabDeployment, one: Sabotage) -> str:
             _run(_place(deployment, one.at), _filled(deployment, one.at, one.undo))
     except ClusterError as error:
         return f"cannot be undone: {error.message}"
-    left = _failed(deployment.verify())
+    left = _failed(_there(deployment, one.at))
     return f"is not undone: {left}" if left else ""
+
+
+def _there(deployment: LabDeployment, name: str) -> list[Attestation]:
+    """What ``verify`` says of one place: of the others only the devices are read, whose names
+    neighbours are shown by. Nothing of a place that is not compared.
+    """
+    places = comparison.places(deployment)
+    if name not in places:
+        return []
+    whole = listings._sections
+
+    def sections(ns: Namespace, *more: Any) -> listings.Listing:
+        return whole(ns, *more) if ns is places[name] else {}
+
+    with patch.object(listings, "_sections", sections):
+        now = listings.listing(places)
+    expected = comparison._reference(deployment)
+    return [comparison._compared(deployment, name, places[name], expected, now)]
 
 
 def _place(deployment: LabDeployment, name: str) -> Namespace:
