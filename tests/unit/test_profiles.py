@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.errors import InputError, UsageError
+from cnibench.model import profile as profiles
 from cnibench.model.profile import FOLDER, Profile, builtin, choose, read_profile, schema_text
 
 # Table I of qi2021: network model, policy (Kubernetes, third party), (ingress, egress), default
@@ -109,6 +110,24 @@ def test_choosing() -> None:
     assert list(choose(["a=flannel,b=flannel"])) == ["a", "b"]
     assert "flannel" in choose(["flannel,flannel*"])
     assert "flannel" in error.value.remedy
+
+
+def test_a_profile_is_read_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fifty files a command needs one or two."""
+    read: list[str] = []
+
+    def noted(path: Path) -> Profile:
+        read.append(path.stem)
+        return read_profile(path)
+
+    monkeypatch.setattr(profiles, "read_profile", noted)
+    shipped = profiles.builtin.__wrapped__()
+    assert "flannel" in shipped
+    assert len(shipped) == len(builtin()) > 50
+    assert list(shipped) == sorted(shipped)
+    assert read == []
+    assert shipped["flannel"] is shipped["flannel"]
+    assert read == ["flannel"]
 
 
 HOSTILE = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -310,9 +310,34 @@ def read_profile(path: Path) -> Profile:
         raise explain(path, error) from None
 
 
+class _Shipped(Mapping[str, Profile]):
+    """Profiles by name, out of the files of those names: most commands ask for one or two of
+    fifty.
+    """
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self._paths = paths
+        self._read: dict[str, Profile] = {}
+
+    def __getitem__(self, name: str) -> Profile:
+        if name not in self._read:
+            self._read[name] = read_profile(self._paths[name])
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
 @cache
 def builtin() -> Mapping[str, Profile]:
     """All profiles that cnibench and other installed packages ship, by name, in alphabetical order.
+    Each is read when it is asked for first, and raises InputError then where its file is wrong.
 
     Raises UsageError when two packages ship one of the same name, MissingError for a package that
     cannot be imported.
@@ -327,7 +352,7 @@ def builtin() -> Mapping[str, Profile]:
                 "rename or uninstall one of them",
             )
         found[path.stem] = path
-    return {name: read_profile(found[name]) for name in sorted(found)}
+    return _Shipped({name: found[name] for name in sorted(found)})
 
 
 def choose(names: Iterable[str]) -> dict[str, Profile]:
