@@ -16,13 +16,15 @@ import pytest
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.existing.safeguards import GuardedCluster
 from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.api.kinds import Kind
 from cnibench.clusters.kubernetes.cni import recognise
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal import uninstallation
+from cnibench.clusters.kubernetes.removal.inventory import Thing
 from cnibench.clusters.kubernetes.removal.node_cleaning import Cleaning, Found
 from cnibench.clusters.kubernetes.removal.nodes import UntouchedError
 from cnibench.clusters.kubernetes.removal.record import Record
-from cnibench.clusters.kubernetes.removal.selection import Known
+from cnibench.clusters.kubernetes.removal.selection import Belongings, Known
 from cnibench.clusters.kubernetes.removal.uninstallation import Removal, uninstall
 from cnibench.errors import ClusterError
 from cnibench.model.installation import Installation, Leaves
@@ -257,6 +259,23 @@ def test_nothing_goes_when_the_nodes_cannot_be_looked_at(
     access: Any = None
     with pytest.raises(ClusterError, match="connection was lost"):
         uninstall(access, None, {}, [node], plan=plan, saved=tmp_path / "saved")
+
+
+@pytest.mark.usefixtures("empty_api")
+@pytest.mark.parametrize("operator", [False, True])
+def test_nodes_are_cleaned_while_namespaces_go_unless_programs_may_still_run_there(
+    about: Installation, monkeypatch: pytest.MonkeyPatch, operator: bool
+) -> None:
+    """An operator's programs end with their namespace."""
+    order: list[str] = []
+    daemons = Thing(Kind("apps/v1", "DaemonSet", "daemonsets", True), "made", "agent", "1")
+    found = Belongings([], [daemons] if operator else [])
+    monkeypatch.setattr(uninstallation.selection, "find", lambda *_: found)
+    monkeypatch.setattr(uninstallation.deletion, "delete", lambda *_: lambda: order.append("gone"))
+    monkeypatch.setattr(uninstallation, "_clean_nodes", lambda *_: order.append("cleaned"))
+    access: Any = None
+    uninstall(access, None, {}, [], plan=Removal("theirs", about, Known({}, "", ()), {}))
+    assert order == (["gone", "cleaned"] if operator else ["cleaned", "gone"])
 
 
 @pytest.mark.usefixtures("empty_api")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from cnibench.clusters.kubernetes.api import access as accesses
 from cnibench.clusters.kubernetes.api.access import Access, InvalidError
 from cnibench.clusters.kubernetes.api.client import Answer
+from cnibench.clusters.kubernetes.api.kinds import Kind
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal import deletion, node_backup, node_objects
-from cnibench.clusters.kubernetes.removal.inventory import Inventory
-from cnibench.clusters.kubernetes.removal.selection import Known
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
+from cnibench.clusters.kubernetes.removal.selection import Belongings, Known
 from cnibench.clusters.kubernetes.removal.uninstallation import Removal, preview
-from cnibench.errors import ClusterError, LimitError
+from cnibench.errors import ClusterError, CnibenchError, LimitError
 from cnibench.model.profile import builtin
 
 CONFIG = """
@@ -204,9 +206,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def deleted(rest: Any, *paths: str, free: bool = True) -> None:
+def deleted(rest: Any, *paths: str) -> None:
     things: Any = [Item(path) for path in paths]
-    deletion._delete(rest, things, 90.0, free=free)
+    deletion._delete(rest, things, 90.0)
 
 
 def test_finalizers_go_only_when_their_controllers_had_the_time(clock: list[float]) -> None:
@@ -222,8 +224,26 @@ def test_what_stays_is_named_with_what_holds_it(clock: list[float]) -> None:
         deleted(rest, "/a")
     assert raised.value.remedy
     assert clock[0] < 200
-    with pytest.raises(LimitError, match="f/1"):
-        deleted(Held(clock), "/a", free=False)
+
+
+def test_a_namespace_keeps_its_finalizers_and_is_waited_for_last(clock: list[float]) -> None:
+    space = Thing(Kind("v1", "Namespace", "namespaces", False), "", "cni", "/api/v1/namespaces/cni")
+    rest = Held(clock)
+    rest.there = {space.path: ["kubernetes"]}
+    inventory: Any = SimpleNamespace(rest=rest, things=lambda: [space])
+    failed: list[str] = []
+
+    def step(what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except CnibenchError as error:
+            failed.append(f"{what}: {error.message}")
+
+    gone = deletion.delete(inventory, Known({}, "flannel", ()), Belongings([space]), step)
+    assert (failed, clock) == ([], [0.0])
+    gone()
+    assert failed[0].startswith("namespaces: still there: Namespace cni (finalizers: kubernetes)")
+    assert rest.freed == []
 
 
 def test_one_that_is_refused_keeps_no_other_from_being_deleted(clock: list[float]) -> None:

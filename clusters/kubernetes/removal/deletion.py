@@ -23,10 +23,13 @@ _NAMED = 5  # objects that a message names
 Step = Callable[[str, Callable[[], None]], None]
 
 
-def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) -> None:
+def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) -> Callable[[], None]:
     """All of it, through ``step``, which calls each part with its name: custom resources while
     their controllers run, the rest, last what holds others: definitions and namespaces, which are
     looked into once more. Each raises ClusterError or LimitError.
+
+    Namespaces take some seconds to go, when nothing in them runs any more: what is returned waits
+    for them.
     """
     rest = inventory.rest
     custom = [
@@ -69,14 +72,26 @@ def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) ->
             inventory, known, [one for one in empty if one.kind.kind == DEFINITION]
         ),
     )
-    step(
-        "namespaces",
-        lambda: _delete(
-            rest, [one for one in empty if one.kind.kind != DEFINITION], GOING, free=False
-        ),
-    )
-    if len(empty) == len(holders):
-        step("what belonged to them", lambda: _gone(rest, found.derived, GOING))
+    ending: list[Thing] = []
+    refused: list[str] = []
+
+    def ask() -> None:
+        nonlocal ending, refused
+        spaces = [one for one in empty if one.kind.kind != DEFINITION]
+        ending, refused = _asked(rest, spaces)
+
+    def go() -> None:
+        _gone(rest, ending, GOING)
+        _tell(refused)
+
+    step("namespaces", ask)
+
+    def gone() -> None:
+        step("namespaces", go)
+        if len(empty) == len(holders):
+            step("what belonged to them", lambda: _gone(rest, found.derived, GOING))
+
+    return gone
 
 
 def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[str, list[Thing]]:
@@ -92,34 +107,41 @@ def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[
 
 
 def _delete(
-    rest: Rest,
-    things: Sequence[Thing],
-    patience: float,
-    propagation: str = "Background",
-    *,
-    free: bool = True,
+    rest: Rest, things: Sequence[Thing], patience: float, propagation: str = "Background"
 ) -> None:
     """Asks for the end of each and waits; those that are still there after ``patience`` seconds
-    lose their finalizers. What one is refused keeps no other from being asked. Raises ClusterError
-    and LimitError, which name what stays.
+    lose their finalizers. Raises ClusterError and LimitError, which name what stays.
     """
-    left: list[Thing] = []
+    left, refused = _asked(rest, things, propagation)
+    try:
+        _gone(rest, left, patience)
+    except LimitError:
+        refused += _freed(rest, left)
+        _gone(rest, left, GOING / 2, refused)
+    _tell(refused)
+
+
+def _asked(
+    rest: Rest, things: Sequence[Thing], propagation: str = "Background"
+) -> tuple[list[Thing], list[str]]:
+    """Asks for the end of each: (those that were there, what was refused and why). What one is
+    refused keeps no other from being asked.
+    """
+    there: list[Thing] = []
     refused: list[str] = []
     for one in things:
         try:
             if rest.delete(one.path, one.uid, propagation):
-                left.append(one)
+                there.append(one)
         except (UnreachableError, EndedError):
             raise
         except ClusterError as error:
             refused.append(f"{one}: {error.message}")
-    try:
-        _gone(rest, left, patience)
-    except LimitError:
-        if not free:
-            raise
-        refused += _freed(rest, left)
-        _gone(rest, left, GOING / 2, refused)
+    return there, refused
+
+
+def _tell(refused: Sequence[str]) -> None:
+    """Raises ClusterError for what was refused."""
     if refused:
         raise ClusterError(f"not deleted: {'; '.join(refused[:_NAMED])}", "kubectl delete says why")
 

@@ -210,9 +210,15 @@ def uninstall(
                 say(words)
     step("Pods", lambda: eviction.evict(access, runs))
     eviction.await_teardown(access, nodes)
-    deletion.delete(inventory, plan.known, found, step)
+    gone = deletion.delete(inventory, plan.known, found, step)
+    # Programs that an operator started, or that are still there, end with their namespace.
+    ended = not found.made and not failed
+    if not ended:
+        gone()
     step("nodes' metadata", lambda: node_objects.clean(rest, plan.about, plan.marks))
     _clean_nodes(plan, cidrs, nodes, step)
+    if ended:
+        gone()
     step("Pods", lambda: eviction.admit(access))
     if failed:
         details = "; ".join(f"{what}: {error.message}" for what, error in failed)
