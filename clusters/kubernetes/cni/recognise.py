@@ -188,7 +188,7 @@ def _without(access: Access, limit: float) -> bool:
     pause = 1.0
     while not (without := _waiting(access)) and time.monotonic() < end:
         time.sleep(pause)
-        pause = min(pause * 1.5, 5.0)
+        pause = min(pause * 1.5, 2.0)
     return without
 
 
