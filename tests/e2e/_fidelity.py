@@ -1,8 +1,8 @@
 """What is looked at where a profile is deployed, in the lab or on kind, so that the two can be
 compared (docs/fidelity.md).
 
-As a program it looks at the lab's: ``python _fidelity.py FOLDER REPEATS PROFILE...`` prints a JSON
-document.
+As a program it looks at the lab's: ``python _fidelity.py FOLDER REPEATS PROFILE... [--costs]``
+prints a JSON document.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ PACKETS = ("first", "established")
 # sockets, scheduling, whose cycles the machine's load decides.
 DATAPATH = {"bridge", "netfilter", "conntrack", "fib", "ip-forward", "vxlan", "ebpf"}
 WIRE = {"intra": set[str](), "inter": {"bridge"}}  # kind's nodes are joined by a bridge
+COSTS = "--costs"  # what the order of the profiles is judged by, alone
 _ETHERNET = 14  # bytes of a frame's header
 _LIMIT = 20.0  # s: of a command that only looks
 _TRIES = 3
@@ -299,13 +300,17 @@ def _routes(place: Place, to: str = "") -> Iterator[str]:
         yield " ".join(word for word in words if word)
 
 
-def look(deployments: Sequence[Deployment], folder: Path, repeats: int) -> dict[str, Any]:
-    """All of it of each standing, the repeats of several interleaved."""
+def look(
+    deployments: Sequence[Deployment], folder: Path, repeats: int, costs_alone: bool = False
+) -> dict[str, Any]:
+    """All of it of each standing, the repeats of several interleaved; ``costs_alone``: what the
+    order of the profiles is judged by.
+    """
     seen = [Seen(deployment, folder / deployment.label) for deployment in deployments]
     for repeat in range(repeats):
         for one in seen:
-            one.measure(stream=repeat == 0)
-    for one in seen:
+            one.measure(stream=repeat == 0 and not costs_alone)
+    for one in seen if not costs_alone else ():
         one.trace()
         one.kernel_state()
     return {one.deployment.label: one.found for one in seen}
@@ -315,7 +320,9 @@ def main(words: Sequence[str]) -> None:
     from cnibench.clusters.lab.deployment import LabDeployment
     from cnibench.clusters.lab.namespaces import features, tree
 
-    folder, repeats, names = Path(words[0]), int(words[1]), words[2:]
+    folder, repeats, names = Path(words[0]), int(words[1]), [*words[2:]]
+    if costs_alone := COSTS in names:
+        names.remove(COSTS)
     with tree.entered():
         deployments: list[LabDeployment] = []
         try:
@@ -329,7 +336,7 @@ def main(words: Sequence[str]) -> None:
                     # together
                 ].nodes():
                     features.write(node.ns, node.wire, {"rx-gro": False})
-            json.dump(look(deployments, folder, repeats), sys.stdout)
+            json.dump(look(deployments, folder, repeats, costs_alone), sys.stdout)
         finally:
             for deployment in deployments:
                 deployment.remove()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _fidelity import PACKETS, PLACEMENTS, WIRE, Seen, look
+from _fidelity import COSTS, PACKETS, PLACEMENTS, WIRE, Seen, look
 from _kind_cluster import Kept
 from _kind_runs import LIMIT
 
@@ -64,14 +64,9 @@ SAME = ("flannel", "flannel-host-gw", "intra")  # one and the same way
 LEAST = 2  # pairs that must differ in both places
 
 
-def of_lab(folder: Path) -> Found:
-    argv = [
-        sys.executable,
-        str(Path(__file__).with_name("_fidelity.py")),
-        str(folder),
-        str(REPEATS),
-        *PROFILES,
-    ]
+def of_lab(folder: Path, costs_alone: bool = False) -> Found:
+    program = str(Path(__file__).with_name("_fidelity.py"))
+    argv = [sys.executable, program, str(folder), str(REPEATS), *PROFILES, *[COSTS] * costs_alone]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stderr
     found: Found = json.loads(done.stdout)
@@ -96,12 +91,12 @@ def installed(cluster: Kept, name: str) -> Iterator[KubernetesDeployment]:
     assert cluster.left(cluster.bare) == []
 
 
-def of_kind(cluster: Kept, folder: Path) -> Found:
+def of_kind(cluster: Kept, folder: Path, costs_alone: bool = False) -> Found:
     """The profiles are installed on one cluster, one after the other."""
     found: dict[str, Any] = {}
     for name in PROFILES:
         with installed(cluster, name) as deployment:
-            found |= look([deployment], folder, REPEATS)
+            found |= look([deployment], folder, REPEATS, costs_alone)
             found[name]["rules"] = rules(cluster)
     return found
 
@@ -196,7 +191,8 @@ def test_the_order_of_the_profiles_is_the_same(
     """
     same, wrong = _orders(lab, real)
     if wrong or len(same) < LEAST:
-        lab, real = of_lab(tmp_path / "lab"), of_kind(bare_cluster, tmp_path / "real")
+        lab = of_lab(tmp_path / "lab", costs_alone=True)
+        real = of_kind(bare_cluster, tmp_path / "real", costs_alone=True)
         same, wrong = _orders(lab, real)
     assert not wrong
     assert len(same) >= LEAST, _figures(lab, real)
