@@ -21,6 +21,7 @@ from kind.parts import Parts
 
 if TYPE_CHECKING:
     from _kind_cluster import Kept
+    from _kind_fidelity import Found
     from _machines import Machines
 
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
@@ -126,6 +127,14 @@ def bare_cluster(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
         yield from kept(kind_parts, tmp_path_factory.mktemp("audit"))
+
+
+@pytest.fixture(scope="session")
+def real(bare_cluster: Kept, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the CNIs of PROFILES make there, one after the other."""
+    from _kind_fidelity import of_kind
+
+    return of_kind(bare_cluster, tmp_path_factory.mktemp("real"))
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,15 @@ import re
 from pathlib import Path
 
 import pytest
+from _fidelity import Seen
 from _kind_cluster import Kept
+from _kind_fidelity import Found, rules
 from _kind_runs import SHORT, cnibench, output, until
 from _kind_sabotages import FLUSHED, SABOTAGES, carry_out, others_come_and_go, refuted
 from _kind_samples import context, records, sample
 from _kubectl import got
 
+from cnibench.clusters.kubernetes.cni.attest import attest
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.pods.background import EnteredPod
@@ -51,6 +54,22 @@ def test_nodes_come_up_without_a_cni_and_with_the_plugins_of_kinds_own_image(
     for node in bare_cluster.nodes:
         plugins = output("podman", "exec", node.facts.name, "ls", "/opt/cni/bin").split()
         assert plugins == ["host-local", "loopback", "portmap", "ptp"]
+
+
+@on_flannel
+@pytest.mark.timeout(1200)  # where it is carried out alone, the other CNIs are its own
+def test_after_other_cnis_a_packet_meets_the_same_rules(
+    real: Found, deployment: KubernetesDeployment, bare_cluster: Kept, tmp_path: Path
+) -> None:
+    """This flannel stands on nodes that are as they were before the first one: flannel-host-gw and
+    Cilium have been there.
+    """
+    bare_cluster.ready(builtin()["flannel"], dns=True)
+    assert [one for one in attest(deployment) if not one.passed] == []
+    seen = Seen(deployment, tmp_path)
+    seen.trace()
+    assert seen.found["path"] == real["flannel"]["path"]
+    assert rules(bare_cluster) == real["flannel"]["rules"] != real["cilium"]["rules"]
 
 
 @on_flannel

@@ -12,24 +12,17 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _fidelity import COSTS, PACKETS, PLACEMENTS, WIRE, Seen, look
+from _fidelity import COSTS, PACKETS, PLACEMENTS, WIRE
 from _kind_cluster import Kept
+from _kind_fidelity import PROFILES, REPEATS, Found, of_kind
 from _kind_runs import LIMIT
 
-from cnibench.clusters.kubernetes.cni import recognise
-from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.model.profile import builtin
-
 pytestmark = pytest.mark.timeout(1200)  # on a machine that does something else as well
-PROFILES = ("flannel", "flannel-host-gw", "cilium")
-REPEATS = 3
-Found = Mapping[str, Any]  # by profile, what _fidelity.py says of it
 
 ENOUGH, NEARLY_NONE = 20, 2  # samples: where so many are expected of a component, so few are none
 ESSENTIAL = {
@@ -73,47 +66,9 @@ def of_lab(folder: Path, costs_alone: bool = False) -> Found:
     return found
 
 
-@contextmanager
-def installed(cluster: Kept, name: str) -> Iterator[KubernetesDeployment]:
-    """Until the block ends; nothing of it is left on the nodes then."""
-    profile = builtin()[name]
-    cluster.install(profile)
-    try:
-        cluster.ready(profile, dns=True)
-        assert recognise.current(cluster.access)[0] == name
-        deployment = cluster.deployment(profile)
-        try:
-            yield deployment
-        finally:
-            deployment.remove()
-    finally:
-        cluster.remove()
-    assert cluster.left(cluster.bare) == []
-
-
-def of_kind(cluster: Kept, folder: Path, costs_alone: bool = False) -> Found:
-    """The profiles are installed on one cluster, one after the other."""
-    found: dict[str, Any] = {}
-    for name in PROFILES:
-        with installed(cluster, name) as deployment:
-            found |= look([deployment], folder, REPEATS, costs_alone)
-            found[name]["rules"] = rules(cluster)
-    return found
-
-
-def rules(cluster: Kept) -> Mapping[str, frozenset[str]]:
-    """Node to its rules of iptables, without kube-proxy's."""
-    return {name: seen.items["iptables"] for name, seen in cluster.state().items()}
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return of_lab(tmp_path_factory.mktemp("lab"))
-
-
-@pytest.fixture(scope="module")
-def real(bare_cluster: Kept, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    return of_kind(bare_cluster, tmp_path_factory.mktemp("real"))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -196,22 +151,6 @@ def test_the_order_of_the_profiles_is_the_same(
         same, wrong = _orders(lab, real)
     assert not wrong
     assert len(same) >= LEAST, _figures(lab, real)
-
-
-def test_after_other_cnis_a_packet_meets_the_same_rules_of_flannel(
-    real: Found, bare_cluster: Kept, tmp_path: Path
-) -> None:
-    """The second one stands on nodes that are as they were before the first: flannel-host-gw and
-    Cilium have been there.
-    """
-    with installed(bare_cluster, "flannel") as deployment:
-        checks = deployment.attest()
-        seen = Seen(deployment, tmp_path)
-        seen.trace()
-        now = rules(bare_cluster)
-    assert [one for one in checks if not one.passed] == []
-    assert now == real["flannel"]["rules"] != real["cilium"]["rules"]
-    assert seen.found["path"] == real["flannel"]["path"]
 
 
 def _figures(*places: Found) -> list[str]:
