@@ -5,13 +5,14 @@ removed one after the other.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from _audit import audited
 from _kind_runs import until
-from _kubectl import got
+from _kubectl import got, kubectl
 from kind.parts import Parts
 
 from cnibench.clusters.kind import containers
@@ -105,6 +106,18 @@ class Kept:
         ]
 
 
+def _ask_dns_often(access: Access) -> None:
+    """Whether kube-dns is ready the kubelet asks every second, not every ten: it is waited for
+    after some installations. No Pod of it runs before there is a CNI.
+    """
+    dns = ("deployment", "coredns", "-n", "kube-system")
+    path = "/spec/template/spec/containers/0/readinessProbe/periodSeconds"
+    often = json.dumps([{"op": "add", "path": path, "value": 1}])
+    kubectl(access, "scale", *dns, "--replicas=0")
+    kubectl(access, "patch", *dns, "--type=json", "-p", often)
+    kubectl(access, "scale", *dns, "--replicas=2")
+
+
 def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
     """One such cluster, until the generator goes on; CNIBENCH_KIND_IMAGE names the node image."""
     usual = containers.configuration
@@ -126,6 +139,7 @@ def kept(parts: Parts, audit: Path) -> Iterator[Kept]:
         variables = cluster.variables(OPTIONS)
         found = Kept(cluster, cluster.access, making, nodes, variables, charts, audit, {})
         found.bare = found.state()
+        _ask_dns_often(found.access)
         yield found
     finally:
         cluster.delete()
