@@ -190,6 +190,14 @@ class Slow(OneByOne):
     slices = "together"
 
 
+class Standing(Slow):
+    """Its deployments are there before the run, and stay."""
+
+    def install(self, label: str, profile: Profile) -> Deployment:
+        there = self.__dict__.setdefault("standing", {})
+        return there.setdefault(label, super().install(label, profile))
+
+
 class Echo(Workload):
     """Real request/response traffic over the loopback."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cnibench.model.cell import Attestation
 from cnibench.planning.schedule import order
 from cnibench.run.sample_context import SampleContext
 from cnibench.rundir.reader import RunReader
@@ -15,11 +16,14 @@ from cnibench.rundir.writer import RunWriter
 from cnibench.system.process import Process
 from cnibench.testbed.cluster import Options
 from tests.unit._local_cluster import (
+    AttestedInFull,
     Echo,
     Local,
     LocalDeployment,
     OneByOne,
     Patient,
+    Slow,
+    Standing,
     cell,
     manifest,
     measured,
@@ -151,6 +155,27 @@ def test_one_profile_at_a_time_where_only_one_can_stand(folder: Path) -> None:
     for at, line in enumerate(cluster.log):
         if line.startswith("install"):
             assert cluster.log[at + 1] == line.replace("install", "remove")
+
+
+@pytest.mark.parametrize(("kind", "once"), [(Standing, True), (Slow, False)])
+def test_what_stands_through_all_blocks_is_attested_once_between_two(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: type[OneByOne], once: bool
+) -> None:
+    attested: list[str] = []
+    attest = AttestedInFull.attest
+
+    def noted(deployment: AttestedInFull) -> list[Attestation]:
+        attested.append(deployment.label)
+        return attest(deployment)
+
+    monkeypatch.setattr(AttestedInFull, "attest", noted)
+    cells = [cell("a"), cell("b")]
+    with RunWriter.create(folder, manifest(cells, 3)) as writer:
+        assert runner(writer, kind(Options())).run() == 0
+    each = 1 + 3 if once else 2 * 3
+    assert sorted(attested) == ["a"] * each + ["b"] * each
+    installed = [one for one in RunReader(folder).events() if one["event"] == "profile-installed"]
+    assert len(installed) == 6
 
 
 def test_the_run_ends_where_its_target_is_reached(folder: Path) -> None:

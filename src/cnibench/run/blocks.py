@@ -120,6 +120,7 @@ class Blocks:
             failed += self.verification.after_block(states, cells, block)
             if (block + 1) % kept == 0:
                 failed += self.verification.before_removal(states)
+                self.profiles.proven(states.values())
             return failed
 
         try:  # the last deployments are there until it is known that no block follows
@@ -167,6 +168,7 @@ class Blocks:
                     failed += self.method.measure({label: state}, here, block, self.most)
                     failed += self.verification.after_block({label: state}, here, block)
                     failed += self.verification.before_removal({label: state})
+                    self.profiles.proven([state])
                 finally:
                     self.verification.forget(label)
                     with session.stop.held():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cnibench.errors import CnibenchError, EndedError
@@ -12,6 +12,7 @@ from cnibench.model.cell import Attestation
 from cnibench.run.checks.cpus import pins
 from cnibench.run.session import Session
 from cnibench.run.workers import Workers
+from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
 from cnibench.testbed.deployment import Deployment
 
 _log = logging.getLogger(__name__)
@@ -44,6 +45,17 @@ class Profiles:
 
     def __init__(self, session: Session, workers: Workers) -> None:
         self.session, self._workers = session, workers
+        self._proven: dict[str, Deployment] = {}  # by label
+
+    def proven(self, states: Iterable[ProfileState]) -> None:
+        """They were attested in full after their block: one that the next block has as it is (the
+        CNI is the cluster's own) is not attested once more before it.
+        """
+        for state in states:
+            there = state.deployment
+            quick = isinstance(there, QuickAttestation)  # compared alone after blocks
+            if there is not None and not (quick or state.reason or there.broken):
+                self._proven[state.label] = there
 
     def install(self, labels: Sequence[str], block: int | None = None) -> Iterator[ProfileState]:
         """Installs and attests profiles, at the same time where the cluster can; again when an
@@ -78,8 +90,9 @@ class Profiles:
         try:
             made.deployment = self.session.cluster.install(label, profile)
             installed = time.monotonic()
-            _log.info("attesting %s, because it was installed", label)
-            made.attestations = made.deployment.attest()
+            if made.deployment is not self._proven.pop(label, None):
+                _log.info("attesting %s, because it was installed", label)
+                made.attestations = made.deployment.attest()
         except EndedError:
             raise
         except CnibenchError as error:
@@ -116,7 +129,8 @@ class Profiles:
             reason = f"{step} the profile failed: {error.message}"
             return ProfileState(label, made.deployment, reason)
         log_checks(made.attestations)
-        session.writer.attestations(made.attestations)
+        if made.attestations:
+            session.writer.attestations(made.attestations)
         if reason := refuted(made.attestations):
             session.writer.event(
                 "profile-failed", label=label, reason=reason, seconds=made.seconds, **where
