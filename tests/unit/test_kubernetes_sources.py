@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from cnibench.clusters.kubernetes.cni import files, sources
+from cnibench.clusters.kubernetes.cni import chart_archives, charts, files, sources
 from cnibench.clusters.kubernetes.cni.image_digests import digests
 from cnibench.errors import InputError
 from cnibench.model.installation import Chart, Manifest
@@ -89,3 +92,27 @@ def test_the_digests_of_a_pods_images_are_those_that_its_containers_run() -> Non
         ("quay.io/x/agent:v1", f"sha256:{'2' * 64}"),
     ]
     assert digests({"spec": pod["spec"]}) == []
+
+
+def test_a_chart_is_fetched_once_and_what_is_the_same_is_rendered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By all blocks of a run; an installation asks for it twice, once for its images."""
+    asked: list[str] = []
+
+    def helm(what: str, *words: str, **_: Any) -> SimpleNamespace:
+        asked.append(what)
+        if what == "pull":
+            Path(words[words.index("--destination") + 1], "small-1.0.0.tgz").write_bytes(b"chart")
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
+        return SimpleNamespace(stdout=json.dumps(made))
+
+    monkeypatch.setattr(charts, "_last", {})
+    monkeypatch.setattr(chart_archives, "_fetched", {})
+    access: Any = SimpleNamespace(helm=helm, server_version="v1.34.4")
+    small = Chart(name="small", repository="https://x", version="1.0.0", namespace="default")
+    for settings in ({}, {}, {"key": "other"}):
+        found = charts.rendered(access, small, settings, {}, last=True)
+        assert [one["metadata"]["name"] for one in found.objects] == ["made"]
+        assert list(found.sources) == ["chart small 1.0.0"]
+    assert asked == ["pull", "template", "template"]

@@ -19,6 +19,9 @@ from cnibench.model.installation import Chart
 # keys of --set that are no chart's and no manifest's
 OWN = ("chart", "version", "image", "image-archive", "manifest")
 _RENDERING = 120.0  # s
+# By chart, what was rendered last, and what of: an installation asks for the same twice, once for
+# its images.
+_last: dict[str, tuple[tuple[str, ...], str]] = {}
 _NAMESPACED = (
     "ServiceAccount",
     "ConfigMap",
@@ -100,8 +103,12 @@ def rendered(
     ) as path:
         name = f"chart {chart.name}" if local else f"chart {chart.name} {version}"
         source = {name: sources.of_path(path)}
-        argv = ["template", chart.release or chart.name, str(path), *argv]
-        text = access.helm(*argv, timeout=_RENDERING, input=values).stdout
+        wanted = (source[name], chart.release or chart.name, values, *argv)
+        known, text = _last.get(chart.name, ((), ""))
+        if known != wanted:
+            argv = ["template", chart.release or chart.name, str(path), *argv]
+            text = access.helm(*argv, timeout=_RENDERING, input=values).stdout
+            _last[chart.name] = wanted, text
     found = list(documents(text, f"the chart {chart.name}"))
     for item in found:  # what helm install does and helm template does not
         if item["kind"] in _NAMESPACED:
