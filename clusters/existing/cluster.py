@@ -281,7 +281,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         if claim is not None:
             try:
                 if self.options.keep:
-                    claim.lease.release()
+                    claim.release()
                 else:
                     claim.remove()
             except CnibenchError as failure:

@@ -170,7 +170,7 @@ class OneCluster:
     def delete(self) -> None:
         """Raises ClusterError; may be called twice."""
         if self.claim is not None:
-            self.claim.lease.stop()
+            self.claim.stop()
         if self._there:
             if (access := getattr(self, "access", None)) is not None:
                 access.close()
@@ -186,7 +186,7 @@ class OneCluster:
         except CnibenchError as error:
             more = f" (what was noted of its installation stays on it: {error.message})"
         if self.claim is not None:
-            self.claim.lease.release()
+            self.claim.release()
         self.access.close()
         self.kept.release(keep=True)
         return (

@@ -172,6 +172,32 @@ def test_a_lease_is_watched_by_the_observers_own_clock(
     assert "space" in told[0]
 
 
+def test_a_run_of_this_machine_that_has_ended_is_known_at_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Lease is not watched. Of a run on another machine, or before this one was started, it
+    is.
+    """
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = lease.body("space", "u1", OWNER, f"{OWNER}_run-1")
+    store.call("POST", lease.path("space", ""), made)
+    kept = store.objects[lease.path("space")]
+    space = discovery.Space("space", "u1", "run-1", OWNER, "held", kept)
+    mark = state.Mark("u1")
+    assert not state.ended("u1"), "it lives"
+    assert not state.ended("u2"), "nothing is known"
+    mark._file.close()  # type: ignore[union-attr]  # as the kernel does with a process
+    said: list[str] = []
+    (found,) = discovery.watched(store, [space], said.append)  # type: ignore[arg-type]
+    assert (found.use, said) == ("expired", [])
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "_boot", lambda: "another")
+        assert not state.ended("u1")
+    mark.close()
+    assert not state.ended("u1")
+    assert not any((tmp_path / "cnibench" / "namespaces").iterdir())
+
+
 def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) -> None:
     store.call(
         "POST",

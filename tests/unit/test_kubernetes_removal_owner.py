@@ -210,11 +210,15 @@ def test_clean_restores_what_a_dead_run_changed_on_a_node_and_not_what_a_live_on
 
     monkeypatch.setattr(Gateway, "run", run)
     agents.restore(access, "space")
-    ((*_, shell, option, script, folder, age),) = asked
+    ((*_, shell, option, script, folder, age, patience),) = asked
     assert folder == f"{objects.HOST}{change.FOLDER}"
-    subprocess.run([shell, option, script, str(tmp_path), age], check=True, timeout=10)
+    assert int(patience) > int(age), "the run may have ended just now"
+    subprocess.run([shell, option, script, str(tmp_path), age, "0"], check=True, timeout=10)
     assert (tmp_path / "dead.restored").exists()
     assert not (tmp_path / "live.restored").exists()
+    (tmp_path / "live.lease").touch()
+    subprocess.run([shell, option, script, str(tmp_path), "0", "5"], check=True, timeout=10)
+    assert (tmp_path / "live.restored").exists(), "it gave no sign of life any more"
 
 
 def noted(run: str) -> Record:

@@ -25,6 +25,8 @@ from cnibench.offload.nic import Nic
 from cnibench.testbed.cluster import Wire
 from cnibench.testbed.cluster_options import ClusterOptions
 
+_STOPPING = 5  # s in which what a run did on a node ends with its connection
+
 
 def plan(
     run: str,
@@ -194,9 +196,12 @@ def offload(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
 
 def restore(access: Access, namespace: str) -> None:
     """Has the agents that a run left restore what it changed on their nodes; their guardians would
-    end with them. What a live run changed on the same nodes stays. Raises ClusterError.
+    end with them. What a live run changed on the same nodes stays. The run may have ended just now.
+    Raises ClusterError.
     """
-    where = change.restoring(f"{objects.HOST}{change.FOLDER}", change.LEASE)
+    where = change.restoring(
+        f"{objects.HOST}{change.FOLDER}", change.LEASE, change.LEASE + _STOPPING
+    )
     for pod in access.listed("pods", namespace, labels=f"{objects.ROLE}={objects.AGENT}"):
         if pods.is_ready(pod):
             name = pod["metadata"]["name"]

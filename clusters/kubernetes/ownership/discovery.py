@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.ownership import lease, namespace
+from cnibench.clusters.kubernetes.ownership import lease, namespace, state
 from cnibench.model.units import duration
 
 Use = Literal["held", "live", "expired", "released", "unproven"]
@@ -45,10 +45,14 @@ def spaces(access: Access) -> list[Space]:
 
 def watched(access: Access, found: Sequence[Space], notify: Callable[[str], None]) -> list[Space]:
     """The same, each that is held watched for the duration of its Lease: live when it was renewed,
-    expired when not.
+    expired when not. Of a run of this machine the kernel says at once that it has ended.
 
     Raises ClusterError.
     """
+    found = [
+        replace(one, use="expired") if one.use == "held" and state.ended(one.uid) else one
+        for one in found
+    ]
     waiting = {one.name: one for one in found if one.use == "held"}
     settled = {one.name: one for one in found}
     if waiting:

@@ -64,11 +64,13 @@ class Claim:
         if not answer.ok:
             raise access.refusal(answer, f"the namespace {self.name} cannot be made")
         self.uid = str(answer.body["metadata"]["uid"])
+        self._mark = state.Mark(self.uid)
         try:
             self.lease = Lease(access, self.name, self.uid, owner, making.run)
         except BaseException:
             with uninterrupted():
                 remove(access, self.name, self.uid)
+                self._mark.close()
             raise
 
     def outages(self, suspect: bool, alive: Callable[[], str]) -> list[Outage]:
@@ -100,13 +102,21 @@ class Claim:
         """Deletes it with all that is in it, unless it is not ours any more. Raises
         ClusterError.
         """
-        if self.lease.check(now=True):
-            self.lease.release()
-            return
         try:
-            remove(self.access, self.name, self.uid)
+            if not self.lease.check(now=True):
+                remove(self.access, self.name, self.uid)
         finally:
-            self.lease.release()
+            self.release()
+
+    def release(self) -> None:
+        """Gives it up as it is."""
+        self.lease.release()
+        self._mark.close()
+
+    def stop(self) -> None:
+        """It goes with its cluster."""
+        self.lease.stop()
+        self._mark.close()
 
 
 def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:

@@ -176,6 +176,59 @@ class Kept:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Mark:
+    """Says on this machine that the run which has a namespace lives: the kernel ends the lock with
+    its process. Without room on the disk nothing is said.
+    """
+
+    def __init__(self, uid: str) -> None:
+        """``uid`` is the namespace's."""
+        self._file: IO[str] | None = None
+        self._path = _mark(uid)
+        with contextlib.suppress(OSError):
+            file = self._path.open("w", encoding="ascii")
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._file = file
+            file.write(_boot())  # only now: whoever finds nothing in it knows nothing
+            file.flush()
+
+    def close(self) -> None:
+        """May be called twice."""
+        if self._file is not None:
+            self._file.close()
+            unmark(self._path.name)
+
+
+def ended(uid: str) -> bool:
+    """Has the run ended that made the namespace of that UID on this machine? False where that is
+    not known: of a run on another machine, or before this one was started.
+    """
+    try:
+        with _mark(uid).open("r", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return file.read() == _boot() != ""
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def unmark(uid: str) -> None:
+    """The namespace of that UID is gone."""
+    _mark(uid).unlink(missing_ok=True)
+
+
+def _mark(uid: str) -> Path:
+    path = folder() / "namespaces"
+    path.mkdir(exist_ok=True, mode=0o700)
+    return path / re.sub(r"[^\w-]", "_", uid)[:64]
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def clusters() -> Path:
     """Where the folders of kind clusters are."""
     path = folder() / "clusters"

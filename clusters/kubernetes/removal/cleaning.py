@@ -204,3 +204,4 @@ class Survey:
         self.hold(space)
         agents.restore(self.access, space.name)
         namespace.remove(self.access, space.name, space.uid)
+        state.unmark(space.uid)

@@ -33,17 +33,22 @@ rm -f "$2"
 folder=${1%/*}; rmdir "$folder" "${folder%/*}" 2>/dev/null
 """  # noqa: E501
 _BEAT = 'while [ -e "$0" ]; do touch -c "$0"; sleep 2; done'
-# $0 the folder, $1 seconds: what has given no sign of life for longer is restored
+# $0 the folder, $1 seconds: what has given no sign of life for longer is restored; $2 seconds in
+# which it may come to that
 _RESTORE_ALL = """
+end=$(( $(date +%s) + $2 ))
 for file in "$0"/*.restore; do
-  [ -e "$file" ] || continue
   lease=${file%.restore}.lease
-  [ -e "$lease" ] && [ $(( $(date +%s) - $(stat -c %Y "$lease") )) -le "$1" ] && continue
+  while [ -e "$lease" ] && [ $(( $(date +%s) - $(stat -c %Y "$lease" 2>/dev/null || echo 0) )) -le "$1" ]; do
+    [ "$(date +%s)" -lt "$end" ] || continue 2
+    sleep 1
+  done
+  [ -e "$file" ] || continue
   sh "$file" && rm -f "$file" "$lease"
 done
 rmdir "$0" "${0%/*}" 2>/dev/null
 true
-"""
+"""  # noqa: E501
 
 
 class Lease:
@@ -173,8 +178,8 @@ def restore_left(place: Node) -> None:
     place.run(restoring(folder(place), 2 * LEASE), timeout=_LIMIT)
 
 
-def restoring(where: str, age: int) -> list[str]:
+def restoring(where: str, age: int, patience: int = 0) -> list[str]:
     """The program that restores, in that folder, what has given no sign of life for ``age``
-    seconds.
+    seconds, or comes to that within ``patience`` seconds.
     """
-    return ["sh", "-c", _RESTORE_ALL, where, str(age)]
+    return ["sh", "-c", _RESTORE_ALL, where, str(age), str(patience)]
