@@ -8,7 +8,7 @@
   const data = JSON.parse(document.querySelector("#frames").textContent);
   const said = document.querySelector("#frame"), search = document.querySelector("#search");
   const reset = document.querySelector("#reset"), found = document.querySelector("#found");
-  const colors = document.querySelector("#colors"), change = document.querySelector("#difference");
+  const colors = document.querySelector("#colors"), change = document.querySelector("#compared");
   const row = 18, letter = 6.7, name = "http://www.w3.org/2000/svg";
   const added = (kind, parent) => parent.appendChild(document.createElementNS(name, kind));
   const svg = added("svg", box);

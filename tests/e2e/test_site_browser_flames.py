@@ -111,7 +111,7 @@ def test_each_page_is_sound_on_a_desk_and_on_a_phone(
         one = Visit(browser, flames / file, width=width, scheme=scheme)
         if view:
             one.page.goto(f"{one.page.url}#{view}")
-        assert one.page.locator("#difference").is_visible() == bool(view)
+        assert one.page.locator("#compared").is_visible() == bool(view)
         assert one.page.locator("#flame g").count() >= 8
         copies = one.page.get_by_role("button", name="Copy as CSV")
         assert copies.count() == one.page.locator("table").count() > 0
@@ -140,13 +140,13 @@ def test_the_colours_show_components_or_the_difference_and_the_address_says_whic
     page = one.page
     components = fills(page)
     assert page.locator("#components").is_visible()
-    assert not page.locator("#difference").is_visible()
+    assert not page.locator("#compared").is_visible()
     page.select_option("#colors", "difference")
     assert page.url.endswith("#difference")
     changed = fills(page)
     assert changed["all"] == changed["net_rx_action"] == "#5050f5", "2000 less, as the bridge is"
     assert changed["ip_forward"] == "#f5f5f5"
-    assert page.locator("#difference").is_visible()
+    assert page.locator("#compared").is_visible()
     assert not page.locator("#components").is_visible()
     click(page, "net_rx_action")
     assert page.locator("#frame").inner_text() == (
