@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cnibench.analysis.model import Analysis
+from cnibench.cpp.colors import grouped
 from cnibench.model.context import coordinate, fact
 from cnibench.reports._escape import plain
 from cnibench.reports._looks import looks
@@ -111,8 +112,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
                 f"{plain(one.workload, _LONGEST)} {_PLACEMENT.words(one.placement)}",
                 one.cycles_source,
                 sorted(
-                    [*one.components.items(), ("unclassified", one.unclassified)],
-                    key=lambda item: -item[1],
+                    grouped(one.components, one.unclassified).items(), key=lambda item: -item[1]
                 ),
                 graphs.get(flames.key(one.label, one), b""),
             )

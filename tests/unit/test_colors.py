@@ -15,6 +15,7 @@ from msgspec import structs
 
 from cnibench.analysis.text.narrative import primary_groups
 from cnibench.cpp import colors, taxonomy
+from cnibench.cpp.stacks import USER, Stack
 from cnibench.model.profile import builtin
 from cnibench.reports._looks import Look, looks
 from cnibench.reports._page.flame import flame_page
@@ -30,7 +31,7 @@ from cnibench.reproduction import figures
 from tests.unit._bundles import stored
 from tests.unit._runs import synthetic
 from tests.unit._sight import BLACK, NIGHT, WHITE, contrast, difference
-from tests.unit._site import add_site_records
+from tests.unit._site import Page, add_site_records
 
 PART_OF_OTHER = {"tun", "lock", "idle", "other"}
 BY_NAME = ("ebpf", "vxlan", "conntrack", "bridge")
@@ -92,6 +93,34 @@ def test_a_component_has_the_same_colour_in_every_chart_and_flame_graph(tmp_path
     for frame, name in frames.items():
         at = drawn["color"][drawn["names"].index(frame)]
         assert drawn["colors"][at] == legend[name]
+
+
+def test_other_has_the_same_cycles_on_every_page(tmp_path: Path) -> None:
+    """Locks have no colour and are part of it, as are functions of the taxonomy's own ``other``."""
+    stacks = (
+        Stack("cell", ("_raw_spin_lock", "tcp_sendmsg"), 2e6, 20),
+        Stack("cell", ("tun_net_xmit", "tcp_sendmsg"), 1e6, 10),
+        Stack("cell", ("do_syscall_64", USER), 4e6, 40),
+        Stack("kernel", ("br_handle_frame", "net_rx_action"), 3e6, 30),
+    )
+    truth = {"flannel": 1.0, "cilium": 1.1}
+    cycles = dict.fromkeys(truth, stacks)
+    run = stored(tmp_path / "run", truth, workloads=("tcp-rr",), cycles=cycles)
+    (tmp_path / "results" / "here").mkdir(parents=True)
+    (tmp_path / "results" / "here" / "a.cnibench").write_bytes(bundle(run))
+    board.build(tmp_path / "results", tmp_path / "board")
+    build([run], tmp_path / "site", baseline="")
+    legend = 'other <span class="much">7000<'
+    assert legend in (tmp_path / "site" / "flames" / "flannel-intra-tcp-rr.html").read_text()
+    flames = sorted((tmp_path / "board" / "bundles").glob("*-?.html"))
+    assert all(legend in one.read_text() for one in flames)
+    shown = next((tmp_path / "board" / "bundles").glob("*run.html")).read_text()
+    assert "</span>other 7000, <span" in shown
+    assert not re.search(r"</span>(lock|tun|unclassified)\b", shown)
+    for name in ("workload-tcp-rr", "profile-flannel", "versus-flannel-cilium"):
+        text = Page(tmp_path / "site" / f"{name}.html").text
+        assert "7000" in text.replace(",", ""), name
+        assert not re.search(r"\b(lock|tun)\b", text), name
 
 
 def lines(folder: Path, truth: Mapping[str, float]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cnibench.cpp import colors
-from cnibench.cpp.colors import UNCLASSIFIED
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.figures import specs
@@ -16,29 +15,21 @@ def chart(_: Material, place: Place) -> Chart | None:
     if not place.cycles:
         return None
     found = sorted(place.cycles, key=lambda row: row.total)
+    grouped = [colors.grouped(row.components, row.unclassified) for row in found]
     rows = [
         {"profile": row.label, "part": name, "value": value, "shown": f"{value:.0f}"}
-        for row in found
-        for name, value in colors.grouped(row.components, row.unclassified).items()
+        for row, own in zip(found, grouped, strict=True)
+        for name, value in own.items()
     ]
     met = {row["part"] for row in rows}
     parts = {name: colors.color(name) for name in colors.stacking() if name in met}
-    largest = {
-        name: max(row.components.get(name, 0.0) for row in found)
-        for name in sorted({name for row in found for name in row.components})
-    }
-    names = sorted(largest, key=lambda name: -largest[name])
+    names = sorted(parts, key=lambda name: -max(own.get(name, 0.0) for own in grouped))
     estimated = any(row.cycles_source == "estimated" for row in found)
     axis = "cycles per packet" + (" (estimated)" if estimated else "")
-    heads = ["profile", "total", *names, UNCLASSIFIED]
+    heads = ["profile", "total", *names]
     table = [
-        [
-            row.label,
-            f"{row.total:.0f}",
-            *(f"{row.components.get(name, 0.0):.1f}" for name in names),
-            f"{row.unclassified:.1f}",
-        ]
-        for row in found
+        [row.label, f"{row.total:.0f}", *(f"{own.get(name, 0.0):.1f}" for name in names)]
+        for row, own in zip(found, grouped, strict=True)
     ]
     about = (
         f"{place.title}: cycles per packet by component of the kernel. The cheapest is"

@@ -51,12 +51,10 @@ def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
     estimated = "estimated" in (one.cycles_source, other.cycles_source)
     axis = "cycles per packet" + (" (estimated)" if estimated else "")
     title = f"{where}: from {one.label} to {other.label}"
-    names = sorted({*one.components, *other.components})
+    before, after = _parts(one), _parts(other)
+    names = [name for name in colors.stacking() if name in before or name in after]
     values = [
-        (name, one.components.get(name, 0.0), other.components.get(name, 0.0)) for name in names
-    ]
-    values += [
-        (colors.UNCLASSIFIED, one.unclassified, other.unclassified),
+        *((name, before.get(name, 0.0), after.get(name, 0.0)) for name in names),
         ("total", one.total, other.total),
     ]
     table = [[name, f"{x:,.1f}", f"{y:,.1f}", f"{y - x:+,.1f}"] for name, x, y in values]
@@ -71,8 +69,10 @@ def chart(one: Cpp, other: Cpp, where: str, known: Sequence[Look]) -> Chart:
 
 def _steps(one: Cpp, other: Cpp) -> dict[str, float]:
     """What each component contributes to the difference of ``other``."""
-    parts = [colors.grouped(row.components, row.unclassified) for row in (one, other)]
-    found = {
-        name: parts[1].get(name, 0.0) - parts[0].get(name, 0.0) for name in {*parts[0], *parts[1]}
-    }
+    before, after = _parts(one), _parts(other)
+    found = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in {*before, *after}}
     return {name: found[name] for name in sorted(found) if found[name]}
+
+
+def _parts(row: Cpp) -> dict[str, float]:
+    return colors.grouped(row.components, row.unclassified)

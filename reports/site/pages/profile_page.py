@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Failure
+from cnibench.cpp.colors import grouped
 from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.figures.charts import unique
@@ -54,19 +55,17 @@ def profile_page(
     table = None
     if known:
         mine = [item for item in analysis.cpp if item.label == label]
+        parts = [grouped(item.components, item.unclassified) for item in mine]
         names = sorted(
-            {name for item in mine for name in item.components},
-            key=lambda name: (-max(i.components.get(name, 0.0) for i in mine), name),
+            {name for own in parts for name in own},
+            key=lambda name: (-max(own.get(name, 0.0) for own in parts), name),
         )
         heads = ["component", *(f"{item.workload} {item.placement}" for item in mine)]
-        lines = [
-            [name, *(f"{item.components.get(name, 0.0):.1f}" for item in mine)] for name in names
-        ]
+        lines = [[name, *(f"{own.get(name, 0.0):.1f}" for own in parts)] for name in names]
         lines += [
-            ["unclassified", *(f"{item.unclassified:.1f}" for item in mine)],
             ["total", *(f"{item.total:.0f}" for item in mine)],
+            ["cycles", *(item.cycles_source for item in mine)],
         ]
-        lines.append(["cycles", *(item.cycles_source for item in mine)])
         table = Table(heads, lines)
     checks = [
         [

@@ -13,6 +13,7 @@ import msgspec
 from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Cpp, Pair, Result
 from cnibench.analysis.text.narrative import place_of
+from cnibench.cpp.colors import grouped
 from cnibench.model import context
 from cnibench.model.units import human
 from cnibench.reports._numbers import p_value
@@ -230,19 +231,14 @@ def _cycles(material: Material, a: str, b: str) -> Table | None:
         where = f"{one.workload} {one.placement}" + (
             f" ({one.cycles_source})" if one.cycles_source != "pmu" else ""
         )
+        mine, theirs = (grouped(row.components, row.unclassified) for row in (one, other))
         names = sorted(
-            {*one.components, *other.components},
-            key=lambda name: (
-                -max(one.components.get(name, 0.0), other.components.get(name, 0.0)),
-                name,
-            ),
+            {*mine, *theirs},
+            key=lambda name: (-max(mine.get(name, 0.0), theirs.get(name, 0.0)), name),
         )
         parts = [
             (_TOTAL, one.total, other.total),
-            *((n, one.components.get(n, 0.0), other.components.get(n, 0.0)) for n in names),
+            *((name, mine.get(name, 0.0), theirs.get(name, 0.0)) for name in names),
         ]
-        lines += [
-            [where, name, f"{x:.1f}", f"{y:.1f}", f"{x - y:+.1f}"]
-            for name, x, y in [*parts, ("unclassified", one.unclassified, other.unclassified)]
-        ]
+        lines += [[where, name, f"{x:.1f}", f"{y:.1f}", f"{x - y:+.1f}"] for name, x, y in parts]
     return Table(["where", "component", a, b, "difference"], lines, numbers=False)
