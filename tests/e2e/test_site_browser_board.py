@@ -258,6 +258,22 @@ def test_weights_and_filters_of_the_address_change_the_ranking(site: Path) -> No
     assert "nothing can be ranked: give something a weight" in none
 
 
+def test_runs_without_a_figure_of_what_is_chosen_are_not_counted(tmp_path: Path) -> None:
+    real: dict[str, Any] = {"fidelity": "cni", "facts": {"testbed": "cluster", "wire": "nic"}}
+    for testbed, how, workload in (("one", {}, "tcp-rr"), ("two", real, "tcp-stream")):
+        truth = {"flannel": 1.0, "cilium": 1.1}
+        run = stored(tmp_path / "runs" / testbed, truth, workloads=(workload,), **how)
+        (tmp_path / "results" / testbed).mkdir(parents=True)
+        (tmp_path / "results" / testbed / f"{testbed}.cnibench").write_bytes(bundle(run))
+    build(tmp_path / "results", tmp_path / "site")
+    address = (tmp_path / "site" / "index.html").as_uri()
+    for choice in ("fidelity=cni", "fidelity=datapath-model"):
+        assert "1 of 2 runs chosen" in shown(f"{address}#{choice}")
+    board = json.loads((tmp_path / "site" / "data.js").read_text().partition("=")[2].rstrip(";\n"))
+    (use,) = (one for one in board["uses"] if one.startswith("tcp-rr"))
+    assert "0 of 2 runs chosen" in shown(f"{address}#fidelity=cni&use={use}")
+
+
 def test_advice_where_each_run_measured_something_else(tmp_path: Path) -> None:
     for testbed, workload in (("one", "tcp-rr"), ("two", "tcp-stream")):
         truth = {f"a-{testbed}": 1.0, f"b-{testbed}": 1.1}

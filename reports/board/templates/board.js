@@ -119,15 +119,20 @@
     const facts = boxes.filter((box) => box.name in board.filters && box.value);
     const wanted = board.bundles.map((bundle) => facts.every((box) => bundle.facts[box.name] === box.value));
     const use = value("use"), fidelity = value("fidelity");
-    const found = ranking.rank(board, {
+    const chosen = {
       bundle: (i) => wanted[i],
       use: (i) => !use || board.uses[i] === use,
       cni: (i) => board.cnis[i].fidelity === fidelity
-    }, weights);
+    };
+    const found = ranking.rank(board, chosen, weights);
     const shown = names.filter((name) => weights[name] > 0 && !found.missing.includes(name));
     sets.replaceChildren(...found.sets.map((set) => table(set, shown)));
     sets.querySelectorAll("table").forEach(window.cnibenchCopy);
-    const said = [wanted.filter(Boolean).length + " of " + board.bundles.length + " runs chosen"];
+    const runs = new Set();  // those with a figure of what is chosen
+    for (const [bundle, , of, , effects] of board.places) {
+      if (chosen.bundle(bundle) && chosen.use(of) && effects.some(([cni]) => chosen.cni(cni))) runs.add(bundle);
+    }
+    const said = [runs.size + " of " + board.bundles.length + " runs chosen"];
     document.getElementById("models").hidden = fidelity !== "datapath-model";
     if (found.missing.length) said.push("there is no figure of " + found.missing.map((name) => titles[name]).join(" and ") + " here, so its weight does not count");
     if (found.sets.length > 1) said.push("CNIs of different tables were never measured together");
