@@ -46,6 +46,11 @@ NODES = (
 LOAD = (
     click.option("--max-rate", metavar="RATE", help="Rate limit of the Pods, for example 1G."),
     click.option("--allow-load", is_flag=True, help="Allow load on nodes that run other Pods."),
+    click.option(
+        "--pod-resources",
+        metavar="LIST",
+        help="Requests and limits of each measured Pod, for example cpu=2,memory=1Gi.",
+    ),
 )
 CHANGES = (
     click.option(
@@ -85,11 +90,6 @@ KUBERNETES = (
         "--pull-secret",
         metavar="NAME",
         help="Image pull secret: NAMESPACE/NAME, copied into cnibench's namespace.",
-    ),
-    click.option(
-        "--pod-resources",
-        metavar="LIST",
-        help="Requests and limits of each measured Pod, for example cpu=2,memory=1Gi.",
     ),
 )
 KIND = (
