@@ -71,16 +71,28 @@ def _page(words: tuple[str, ...], command: click.Command, version: str) -> str:
         for one, about in inner:
             summary = _paragraphs(about.help or "")[0]
             lines += [".TP", f"\\fB{_roff(f'{name}-{one}')}\\fR(1)", _line(summary)]
-    options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     lines += [".SH OPTIONS"]
-    for option, meaning in filter(None, (one.get_help_record(context) for one in options)):
-        lines += [".TP", f"\\fB{_roff(option)}\\fR", _line(meaning)]
+    for title, options in _options(command, context):
+        lines += [f".SS {_roff(title)}"] * (title not in ("", "Options"))
+        for option, meaning in options:
+            lines += [".TP", f"\\fB{_roff(option)}\\fR", _line(meaning)]
     if command.epilog:
         title, _, examples = inspect.cleandoc(command.epilog).lstrip("\b\n").partition(":\n")
         lines += [f".SH {_roff(title.upper())}", ".nf", *map(_line, examples.splitlines()), ".fi"]
     if above := words[:-1]:
         lines += [".SH SEE ALSO", f"\\fB{_roff('-'.join(above))}\\fR(1)"]
     return "\n".join(lines) + "\n"
+
+
+def _options(
+    command: click.Command, context: click.Context
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """As the help has them: in sections with titles, or else in one without."""
+    if hasattr(command, "option_groups"):
+        yield from command.option_groups(context)
+    else:
+        options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
+        yield "", [row for one in options if (row := one.get_help_record(context))]
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -18,11 +18,16 @@ class Sections(click.Command):
         self.sections = sections
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, rows in self.option_groups(ctx):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def option_groups(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """(title, its options with their meanings), of the sections that have any."""
         rows = {one.name: row for one in self.get_params(ctx) if (row := one.get_help_record(ctx))}
         first, *_ = self.sections
         named = {name for names in self.sections.values() for name in names}
         for title, names in self.sections.items():
             rest = [name for name in rows if name not in named] if title == first else []
             if shown := [rows[name] for name in (*names, *rest) if name in rows]:
-                with formatter.section(title):
-                    formatter.write_dl(shown)
+                yield title, shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import click
 import pytest
 
 from cnibench.cli.main import group
+from tests.unit._call import call
 
 SCRIPT = Path(__file__).parents[2] / "release" / "man.py"
 # What the environment in which pip builds a wheel lacks: pyproject.toml, build-system.
@@ -58,6 +60,16 @@ def test_every_command_has_a_page_that_names_all_its_options(pages: dict[str, st
             first = next((one for one in option.opts if one.startswith("--")), option.opts[0])
             written = first.replace("-", "\\-")
             assert option.hidden or f"\\fB{written}" in page or f", {written}" in page
+
+
+def test_options_are_in_the_sections_of_the_help(pages: dict[str, str]) -> None:
+    page = pages["cnibench-run.1"]
+    options = page[page.index(".SH OPTIONS\n") :]
+    assert options.startswith(".SH OPTIONS\n.SS Common options\n.TP\n\\fB\\-\\-cni NAME")
+    help = call(["run", "--help"]).stdout
+    titles = re.findall(r"^(\S.*):$", help, re.MULTILINE)
+    assert re.findall(r"^\.SS (.*)$", options, re.MULTILINE) == titles
+    assert ".SS" not in pages["cnibench-report.1"]
 
 
 def test_text_of_the_help_does_not_become_a_request(man: ModuleType) -> None:
