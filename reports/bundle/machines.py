@@ -106,7 +106,7 @@ def _cpu(facts: Record, imported: bool) -> Iterator[str]:
     named = {vendor for some in _VENDORS.values() for vendor in some if _names(model, vendor)}
     for architecture, vendors in _VENDORS.items():
         if machine in _VENDORS and machine != architecture and named & set(vendors):
-            yield f"{shown} has not the architecture {machine}"
+            yield f"{shown} does not have the architecture {machine}"
     if {"AMD", "Intel"} <= named:
         yield f"{shown} has two vendors"
     possible = len(model) <= _BRAND and model.isascii() and model.isprintable()

@@ -61,7 +61,10 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
         {"turbo": "/sys/devices/system/cpu/intel_pstate/no_turbo"},
         "no driver of Intel's",
     ),
-    "another architecture's vendor": ({"cpu_model": "Neoverse-N1"}, "has not the architecture"),
+    "another architecture's vendor": (
+        {"cpu_model": "Neoverse-N1"},
+        "does not have the architecture",
+    ),
     "another architecture's kernel": ({"kernel": "6.1.0-18-arm64"}, "not for the architecture"),
     "another architecture's clock": ({"clocksource": "arch_sys_counter"}, "does not have"),
     "arm64 with a TSC": (ARM | {"clocksource": "tsc"}, "does not have"),

@@ -103,7 +103,7 @@ RECHAINED: dict[str, tuple[Callable[[], Files], str]] = {
     "a negative memory": (lambda: document(FILES, ENV, memory=-1), "no such number"),
     "another architecture": (
         lambda: document(FILES, ENV, architecture="aarch64"),
-        "has not the architecture",
+        "does not have the architecture",
     ),
 }
 

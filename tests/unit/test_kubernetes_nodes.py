@@ -87,7 +87,7 @@ def test_names_and_selectors_choose() -> None:
         chosen(*nodes, client="w")
     with pytest.raises(UsageError, match="z is cordoned"):
         chosen(node("x"), node("z", unschedulable=True))
-    with pytest.raises(UsageError, match="has not the labels zone=b"):
+    with pytest.raises(UsageError, match="does not have the labels zone=b"):
         chosen(*nodes, server_selector="zone=b")
     with pytest.raises(UsageError, match="are the same"):
         chosen(*nodes, client="x", server="x")

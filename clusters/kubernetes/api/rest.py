@@ -67,7 +67,7 @@ class Rest:
 
     def patch(self, path: str, change: Mapping[str, Any]) -> bool:
         """A merge patch; False when the object is gone, is not the one whose metadata.uid
-        ``change`` has, or has not the resourceVersion that ``change`` has.
+        ``change`` has, or does not have the resourceVersion that ``change`` has.
         """
         answer = self.access.call(
             "PATCH", path, change, _LIMIT, content="application/merge-patch+json"

@@ -243,7 +243,7 @@ def _pick(
         why = _unfit(node, wanted.tolerations, families, bool(name or selector))
         why = why or (_unlike(node, like) if like else "")
         if not why and not matches(node.labels, selector):
-            why = f"has not the labels {selector}"
+            why = f"does not have the labels {selector}"
         if not why:
             return node
         reasons.append(f"{node.name} {why}")
