@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cnibench.cpp.taxonomy import Taxonomy
 
 _FUNCTIONS = 30
-_BAR = 60  # characters of the longest bar
+_BAR = 60  # characters of the longest bar, on a terminal that is wide enough
 _SMALL = "unclassified"
 
 
@@ -126,10 +126,11 @@ def _bars(groups: Sequence[Group], names: Taxonomy) -> None:
     }
     longest, width = max(group.total for group in groups), max(len(group.label) for group in groups)
     out, used = console(), set()
+    bar = max(1, min(_BAR, out.width - width - len(f" {longest:.0f} ")))
     for group in groups:
         line = Text(f"{group.label:<{width}} ")
         for name, length in _lengths(
-            _parts(group, names), group.total, round(_BAR * group.total / longest)
+            _parts(group, names), group.total, round(bar * group.total / longest)
         ).items():
             if length:
                 line.append(letters[name] * length, f"black on {colors.color(name)}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
+_SHORT = 20  # characters, of the 80 of a terminal
 
 
 def json_option(function: F) -> F:
@@ -53,7 +54,7 @@ def console() -> Console:
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """A table of plain text; a newline within a cell is shown as an escape, for it could imitate
-    another row.
+    another row. Short words of the first column, which rows are found by, are never broken.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -67,9 +68,11 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     table = Table(
         box=SIMPLE_HEAD, title=plain(title) if title else None, title_justify="left", pad_edge=False
     )
-    for head in heads:
-        table.add_column(plain(head), overflow="fold")
-    for row in rows:
+    written = [tuple(row) for row in rows]
+    whole = max((len(row[0]) for row in written), default=0) <= _SHORT
+    for number, head in enumerate(heads):
+        table.add_column(plain(head), overflow="fold", no_wrap=whole and not number)
+    for row in written:
         table.add_row(*map(plain, row))
     console().print(table)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
+from cnibench.cli.output import cpp as output
 from cnibench.cpp import flamegraph, stacks, summary, taxonomy
 from cnibench.cpp.stacks import Stack
 from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.rundir.reader import RunReader
+from cnibench.system.text import console
 from tests.unit._runs import synthetic
 
 
@@ -59,6 +63,17 @@ def test_the_table_shows_every_component_and_says_what_is_estimated(run: RunRead
         assert word in text
     assert "tcp-stream between nodes" not in text
     assert "nf_hook_slow" in cpp(str(run.path), "--by", "function")
+
+
+def test_a_bar_fits_beside_a_long_label(run: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one, *_) = summary.groups(run.records("cpp"))
+    file = io.StringIO()
+    monkeypatch.setattr(output, "console", lambda: console(file, width=60))
+    long = replace(one, label="calico-wp-xsub-with-a-long-name")
+    output.show("there", [long], "component", taxonomy.load())
+    (bar,) = (line for line in file.getvalue().splitlines() if line.startswith(long.label))
+    assert bar.endswith(f" {one.total:.0f}")
+    assert len(bar) == 60
 
 
 def test_flame_graphs_leave_out_idle_and_foreign_stacks(run: RunReader) -> None:

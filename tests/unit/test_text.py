@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from cnibench.cli.main import group
+from cnibench.cli.output import printing
 from cnibench.errors import OutputError
 from cnibench.run.progress import Lines, Terminal
 from cnibench.rundir.schema import Unsupported, coordinates
@@ -76,6 +77,18 @@ def test_a_screen_in_another_one_lets_rich_draw() -> None:
     )
     assert "\x1b[31m" in out.getvalue()
     assert "\x1b]" not in out.getvalue()
+
+
+def test_a_narrow_terminal_breaks_no_word_that_a_row_is_found_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Verdicts of 'cnibench claims', beside columns that need all the room that there is."""
+    file = io.StringIO()
+    monkeypatch.setattr(printing, "console", lambda: console(file, width=80))
+    row = ("not-testable-here", *["many words in a column " * 4] * 4)
+    printing.print_table(("verdict", *"abcd"), [row, ("holds", *"abcd")])
+    assert "not-testable-here" in file.getvalue()
+    assert max(map(len, file.getvalue().splitlines())) <= 80
 
 
 def test_progress_is_clean_too(capsys: pytest.CaptureFixture[str]) -> None:
