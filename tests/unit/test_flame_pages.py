@@ -195,6 +195,7 @@ def test_the_site_shows_what_changed_and_what_only_the_baseline_has(
     }
     assert before == {name: own[name] for name in frames(difference)}
     assert "other" not in drawn(pages["flannel-intra-tcp-rr"])
+    assert "lightest grey has no component" in difference
     assert 'id="difference"' not in difference, "a browser would scroll to it, past the graph"
     only = difference[difference.index("Only in flannel") : difference.index("<h2>Functions")]
     assert re.search(r"br_handle_frame</th><td>2000\.0", only)
