@@ -16,6 +16,7 @@ from cnibench.reports.site.figures.points import by_label, scaled
 from cnibench.reports.site.places import Place
 
 _MOST = 400  # points of one line
+_WIDE = 20  # the largest by the least value: from here on an axis is logarithmic
 
 
 def distribution(material: Material, place: Place) -> Chart | None:
@@ -56,7 +57,7 @@ def distribution(material: Material, place: Place) -> Chart | None:
         pick(row["x"] for row in rows if row["x"] > 0) if any(row["x"] > 0 for row in rows) else 0.0
         for pick in (min, max)
     )
-    log = low > 0 and high / low > 20 and all(row["x"] > 0 for row in rows)
+    log = low > 0 and high / low > _WIDE and all(row["x"] > 0 for row in rows)
     title = f"{place.title}: distribution of latency"
     spec = specs.lines(
         rows,
@@ -81,7 +82,8 @@ def distribution(material: Material, place: Place) -> Chart | None:
 
 def percentiles(material: Material, place: Place) -> Chart | None:
     """p50, p90 and p99 of latency where the tool gives only those. Where one of 2, 10 and 100 is
-    longer, each ten times as rare is as far from the one before.
+    longer, each ten times as rare is as far from the one before. A p99 that is many times the p50
+    leaves room for the differences of both.
     """
     key = place_of(place.group)
     wanted = {"latency_p50": 0.5, "latency_p90": 0.9, "latency_p99": 0.99}
@@ -92,7 +94,9 @@ def percentiles(material: Material, place: Place) -> Chart | None:
     ]
     if len({r.metric for r in found}) < 2:
         return None
-    scale = Scale.of([r.median for r in found], "s")
+    medians = [r.median for r in found]
+    scale = Scale.of(medians, "s")
+    log_y = min(medians) > 0 and max(medians) / min(medians) > _WIDE
     parts = [name.removeprefix("latency_") for name in wanted]
     rarity = {name: round(1 / (1 - share), 6) for name, share in wanted.items()}
     rows = [
@@ -101,7 +105,8 @@ def percentiles(material: Material, place: Place) -> Chart | None:
             "line": r.label,
             "x": rarity[r.metric],
             "y": r.median / scale.factor,
-            "low": scaled(r.ci_low, scale.factor),
+            # a logarithm has no place for 0
+            "low": None if log_y and not r.ci_low else scaled(r.ci_low, scale.factor),
             "high": scaled(r.ci_high, scale.factor),
             "shown": human(r.median, "s"),
             "shown_x": r.metric.removeprefix("latency_"),
@@ -124,8 +129,9 @@ def percentiles(material: Material, place: Place) -> Chart | None:
         rows,
         material.looks,
         "percentile",
-        f"latency, {scale.unit}",
+        f"latency, {scale.unit}" + (" (log scale)" if log_y else ""),
         log=True,
+        log_y=log_y,
         ticks={"values": measured, "labelExpr": "'p' + (100 - 100 / datum.value)"},
     )
     return Chart(

@@ -132,13 +132,15 @@ def lines(
     y: str,
     *,
     log: bool = False,
+    log_y: bool = False,
     time: bool = False,
     points: bool = True,
     zero: bool = True,
     ticks: Spec | None = None,
 ) -> Spec:
     """A line a ``profile`` through ``x`` and ``y``, a band from ``low`` to ``high`` where rows have
-    one; ``looks`` are those of all profiles, ``ticks`` what the axis of ``x`` has of its own.
+    one; ``log`` is of the axis of ``x``. ``looks`` are those of all profiles, ``ticks`` what the
+    axis of ``x`` has of its own.
     """
     here = [label for label in looks if any(row["profile"] == label for row in rows)]
     across: Spec = {
@@ -150,6 +152,8 @@ def lines(
     if log:
         across["scale"] = {"type": "log", "nice": False}
     up = {"type": "quantitative", "title": y, "scale": {"zero": zero}}
+    if log_y:
+        up["scale"] = {"type": "log", "nice": False}
     color = _color("profile", here, [looks[label].color for label in here], here)
     color["legend"] |= {"symbolType": "stroke", "symbolSize": 900, "symbolStrokeWidth": 2}
     band = {
