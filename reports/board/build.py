@@ -153,9 +153,9 @@ def _histories(
     common: Mapping[str, str],
 ) -> dict[str, str]:
     """The page of each testbed with several runs, by its name."""
-    testbeds: dict[str, list[tuple[Found, str]]] = {}
-    for one, _, page in entries:
-        testbeds.setdefault(one.testbed, []).append((one, page))
+    testbeds: dict[str, list[tuple[Found, Entry, str]]] = {}
+    for one, shown, page in entries:
+        testbeds.setdefault(one.testbed, []).append((one, shown, page))
     several = {name: lots for name, lots in sorted(testbeds.items()) if len(lots) > 1}
     if several:
         (draft / "history").mkdir()
@@ -163,10 +163,12 @@ def _histories(
     written = {}
     for name, lots in several.items():
         written[name] = f"history/{name}.html"
-        pages = {one.verified.run: page for one, page in lots}
-        found = history.of(folder, [one for one, _ in lots])
+        pages = {one.verified.run: page for one, _, page in lots}
+        models = any(shown.models for _, shown, _ in lots)
+        found = history.of(folder, [one for one, _, _ in lots])
         (draft / written[name]).write_text(
-            template.render(one=found, pages=pages, top="../", **common), encoding="utf-8"
+            template.render(one=found, models=models, pages=pages, top="../", **common),
+            encoding="utf-8",
         )
     return written
 

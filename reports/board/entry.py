@@ -78,6 +78,11 @@ class Entry:
     signer: str
     size: int
 
+    @property
+    def models(self) -> bool:
+        """Is one of its CNIs a model?"""
+        return any(one.fidelity == "datapath-model" for one in self.cnis.values())
+
 
 def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
     """The entry of a verified bundle; every text in it is one line without hidden characters."""

@@ -52,6 +52,7 @@ def test_a_change_of_level_is_on_the_page_with_what_changed(results: Path, tmp_p
     for number in range(_RUNS):
         (link,) = [one for one in links if one and f"lab-n{number}.html" in one]
         assert (file.parent / link).resolve().is_file()
+    assert 'class="lead model">Models of the datapaths' in text
     assert text.count("<svg") == 1
     assert "currentColor" in text  # axes can be read on a dark page
 
