@@ -26,6 +26,7 @@ from cnibench.registry import providers
 ROOT = Path(__file__).parents[1]
 _PLANS = ROOT / "src" / "cnibench" / "planning" / "plans"
 _NO_PAGES = "results-repository"  # files to copy
+_DOWNLOADS = "dashboards"  # a folder of files that pages link to, for who has no checkout
 _WIDTH = 80  # columns of a command's help
 # Files outside docs/ that are pages: source to page.
 _INCLUDED = {
@@ -45,6 +46,7 @@ def write(folder: Path, url: str = "") -> None:
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns(_NO_PAGES))
+    shutil.copytree(ROOT / _DOWNLOADS, folder / "docs" / _DOWNLOADS)
     shutil.copy(ROOT / "mkdocs.yml", folder)
     for path in (folder / "docs").rglob("*.md"):
         page = path.relative_to(folder / "docs")
@@ -78,7 +80,9 @@ def _relinked(text: str, source: Path, page: Path) -> str:
             return f"{image}[{words}]({up}{_INCLUDED[name]}{anchor})"
         if path.is_file() and name.startswith("docs/") and _NO_PAGES not in name:
             return f"{image}[{words}]({up}{name.removeprefix('docs/')}{anchor})"
-        return f"{words} (`{name}`)"
+        if path.is_file() and name.startswith(f"{_DOWNLOADS}/"):
+            return f"{image}[{words}]({up}{name})"
+        return f"`{name}`" if words == name else f"{words} (`{name}`)"
 
     return _LINK.sub(link, text)
 
