@@ -13,6 +13,7 @@ from cnibench.model.context import coordinate, fact
 from cnibench.reports._escape import plain
 from cnibench.reports._looks import looks
 from cnibench.reports.board import division, effects, flames
+from cnibench.reports.board.versions import version
 from cnibench.reports.bundle.verifying import Verified
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Record
@@ -26,8 +27,8 @@ _MOST_CYCLES = 200  # rows of cycles on a page
 
 @dataclass(frozen=True)
 class Cni:
-    """A CNI as it was measured: ``version`` is that of its chart, '' of a model; ``policies`` is
-    the number of POLICIES that it has.
+    """A CNI as it was measured: ``version`` is '' of a model; ``policies`` is the number of
+    POLICIES that it has.
     """
 
     name: str
@@ -92,7 +93,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
     failed: dict[str, int] = {}
     for failure in analysis.failures:
         failed[failure.label] = failed.get(failure.label, 0) + (failure.block >= 0)
-    signer = found.signer
+    signer, installed = found.signer, reader.installed
     graphs = flames.packed(found, fidelity)
     facts = _facts(environment, analysis) | {"division": judged.name}
     colors = {label: look.color for label, look in looks(reader.plan.profiles).items()}
@@ -104,8 +105,8 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
         command=plain(shlex.join(reader.plan.command), 2000),
         division=judged,
         cnis={
-            label: _cni(label, profile, fidelity.get(label, ""), colors[label])
-            for label, profile in reader.plan.profiles.items()
+            label: _cni(label, reader, installed, fidelity.get(label, ""), colors[label])
+            for label in reader.plan.profiles
             if fidelity.get(label, "baseline") != "baseline"
         },
         colors=colors,
@@ -185,22 +186,14 @@ def _details(environment: Record, reader: RunReader) -> list[tuple[str, str]]:
     return found
 
 
-def _cni(label: str, profile: Mapping[str, Any], fidelity: str, color: str) -> Cni:
+def _cni(
+    label: str, reader: RunReader, installed: Mapping[str, Any], fidelity: str, color: str
+) -> Cni:
+    profile = reader.plan.profiles[label]
     name = str(profile.get("name") or label)
     shown = label if name == label else f"{label} = {name}"
-    version = _version(profile) if fidelity == "cni" else ""
-    return Cni(plain(shown, _LONGEST), version, fidelity, _policies(profile), color)
-
-
-def _version(profile: Mapping[str, Any]) -> str:
-    """That of the chart that installs it."""
-    installation = profile.get("kubernetes")
-    steps = installation.get("steps") if isinstance(installation, dict) else None
-    for step in steps if isinstance(steps, list) else ():
-        chart = step.get("chart") if isinstance(step, dict) else None
-        if isinstance(chart, dict) and isinstance(chart.get("version"), str):
-            return plain(chart["version"], 40)
-    return ""
+    found = version(label, profile, reader.plan.plan, installed) if fidelity == "cni" else ""
+    return Cni(plain(shown, _LONGEST), found, fidelity, _policies(profile), color)
 
 
 def _policies(profile: Mapping[str, Any]) -> int:
