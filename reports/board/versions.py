@@ -10,7 +10,7 @@ from cnibench.reports._escape import plain
 
 _LONGEST = 40  # characters
 _OURS = ("chart ", "manifest ")  # what env.json names of what we installed
-# What the title of a CNI that was there ends with: '(cilium:v1.16.3; the profile follows 1.20.2)', or
+# The end of the title of a CNI that was there: '(cilium:v1.16.3; the profile follows 1.20.2)', or
 # '(v1.34.1+k3s1)' of one in the node's own program.
 _RECOGNISED = re.compile(r"\((?:[^()\s@]*:|(?=v\d))([^()\s:;@]+)(?:;[^()]*)?\)$")
 
@@ -23,8 +23,8 @@ def version(
     env.json. None of them is trusted.
     """
     known = installed.get(label)
-    names = [str(name) for name in known] if isinstance(known, Mapping) else []
-    if names and not any(name.startswith(_OURS) for name in names):
+    names = [str(name) for name in _dict(known)]
+    if isinstance(known, Mapping) and not any(name.startswith(_OURS) for name in names):
         found = _RECOGNISED.search(str(profile.get("title") or ""))
         return plain(found[1], _LONGEST) if found else ""
     settings = _settings(label, plan)

@@ -25,7 +25,8 @@ SEEN = "Cilium, VXLAN (cilium/cilium:v1.16.3; the profile follows 1.20.2)"
     ("profile", "settings", "installed", "expected"),
     [
         (CILIUM, {}, [f"chart cilium {SHIPPED}", "image quay.io/x/cilium:v9"], SHIPPED),
-        (CILIUM, {}, [], SHIPPED),  # of an older run, which does not name it
+        (CILIUM, {}, [], ""),  # found, and its Pods may not be read
+        (CILIUM, {}, None, SHIPPED),  # of an older run, which does not name it
         (CILIUM, {"version": "1.17.0"}, ["chart cilium 1.17.0"], "1.17.0"),
         (CILIUM, {"chart": "./mine"}, ["chart cilium"], ""),
         (CILIUM, {"image": "r/x/cilium:pr"}, ["chart cilium 1.17.0"], "1.17.0 with cilium:pr"),
@@ -40,10 +41,11 @@ SEEN = "Cilium, VXLAN (cilium/cilium:v1.16.3; the profile follows 1.20.2)"
     ],
 )
 def test_it_is_the_one_that_was_measured(
-    profile: dict[str, Any], settings: dict[str, str], installed: list[str], expected: str
+    profile: dict[str, Any], settings: dict[str, str], installed: list[str] | None, expected: str
 ) -> None:
     plan = {"settings": {"": {}, "a": settings}}
-    assert version("a", profile, plan, {"a": dict.fromkeys(installed, DIGEST)}) == expected
+    known = {} if installed is None else {"a": dict.fromkeys(installed, DIGEST)}
+    assert version("a", profile, plan, known) == expected
 
 
 @pytest.mark.parametrize("what", [None, 1, "x", [1], {"steps": "x"}, {"steps": [1, {"chart": 2}]}])
