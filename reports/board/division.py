@@ -89,10 +89,11 @@ def _is_shipped(manifest: Manifest, label: str) -> bool:
 
 
 def _measured(profile: Profile, cluster: str) -> Any:
-    part = profile.datapath if cluster == "lab" else profile.kubernetes
+    lab = cluster == "lab" or cluster.startswith("ssh-lab:")
+    part = profile.datapath if lab else profile.kubernetes
     # as a bundle has it: long texts on one line, and pseudonyms for what looks like an address
     found = Pseudonyms(True).walk(part.model_dump(mode="json", by_alias=True) if part else {})
-    return found if cluster == "lab" else _without_versions(found.get("steps"))
+    return found if lab else _without_versions(found.get("steps"))
 
 
 def _without_versions(value: Any) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 
 from cnibench.analysis.model import Analysis
 from cnibench.cpp.colors import grouped
-from cnibench.model.context import coordinate, fact
+from cnibench.model import measured
+from cnibench.model.context import coordinate
 from cnibench.reports._escape import plain
 from cnibench.reports._looks import looks
 from cnibench.reports.board import division, effects, flames
@@ -21,6 +22,7 @@ from cnibench.rundir.schema import Record
 # What a policy can do, one feature each: Table I of qi2021.
 POLICIES = ("kubernetes", "third_party", "ingress", "egress", "L3", "L4", "L7")
 _LONGEST = 120  # characters of a fact
+_UNKNOWN = "not recorded"
 _PLACEMENT = coordinate("placement")
 _MOST_CYCLES = 200  # rows of cycles on a page
 
@@ -87,7 +89,6 @@ class Entry:
 
 def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
     """The entry of a verified bundle; every text in it is one line without hidden characters."""
-    environment = reader.environment
     judged = division.of(reader.plan)
     fidelity = {one.label: one.fidelity for one in analysis.results}
     failed: dict[str, int] = {}
@@ -95,13 +96,13 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
         failed[failure.label] = failed.get(failure.label, 0) + (failure.block >= 0)
     signer, installed = found.signer, reader.installed
     graphs = flames.packed(found, fidelity)
-    facts = _facts(environment, analysis) | {"division": judged.name}
+    facts = _facts(reader.environment, analysis) | {"division": judged.name}
     colors = {label: look.color for label, look in looks(reader.plan.profiles).items()}
     return Entry(
         run=found.run,
         finished=plain(reader.finished, 40),
         facts=facts,
-        details=_details(environment, reader),
+        details=_details(reader),
         command=plain(shlex.join(reader.plan.command), 2000),
         division=judged,
         cnis={
@@ -136,35 +137,34 @@ def _facts(environment: Record, analysis: Analysis) -> dict[str, str]:
     """What readers filter by."""
     kinds = sorted({one.testbed for one in analysis.results})
     wires = sorted({one.wire for one in analysis.results})
+    kernels = measured.values(environment, "kernel")
+    short = dict.fromkeys(".".join(one.split(".")[:2]) for one in kernels)
     return {
         "kind": plain(", ".join(kinds), _LONGEST),
         "wire": plain(", ".join(wires), _LONGEST),
         "nic": plain(_nic(environment), _LONGEST),
         "cpu": _fact(environment, "cpu_model"),
         "architecture": _fact(environment, "architecture"),
-        "kernel": plain(".".join(_fact(environment, "kernel").split(".")[:2]), _LONGEST),
+        "kernel": plain(", ".join(short), _LONGEST) or _UNKNOWN,
     }
 
 
 def _fact(environment: Record, name: str) -> str:
-    value = fact(environment, name)
-    return plain(value, _LONGEST) if value not in (None, "") else "not recorded"
+    """Of the machines that were measured."""
+    found = measured.values(environment, name)
+    return plain(", ".join(found), _LONGEST) or _UNKNOWN
 
 
 def _nic(environment: Record) -> str:
     """The driver and speed of the nodes' NICs; where the wire is none, that does not matter."""
     if environment.get("wire") != "nic":
         return "none: the wire is virtual"
-    nodes = environment.get("nodes")
-    found = {
-        f"{device.get('driver', 'not recorded')} {device.get('speed', '')}".strip()
-        for node in (nodes.values() if isinstance(nodes, dict) else ())
-        if isinstance(node, dict) and isinstance(device := node.get("device"), dict)
-    }
-    return ", ".join(sorted(found)) or "not recorded"
+    nics = filter(None, map(measured.nic, measured.nodes(environment)))
+    found = {f"{one.get('driver', _UNKNOWN)} {one.get('speed', '')}".strip() for one in nics}
+    return ", ".join(sorted(found)) or _UNKNOWN
 
 
-def _details(environment: Record, reader: RunReader) -> list[tuple[str, str]]:
+def _details(reader: RunReader) -> list[tuple[str, str]]:
     names = {
         "kernel": "kernel",
         "cpu_model": "CPU",
@@ -172,13 +172,13 @@ def _details(environment: Record, reader: RunReader) -> list[tuple[str, str]]:
         "virtualisation": "virtualisation",
         "governor": "frequency governor",
         "clocksource": "clock source",
-        "kubernetes": "Kubernetes",
     }
+    environment, plan = reader.environment, reader.plan
     found = [(title, _fact(environment, name)) for name, title in names.items()]
+    found.append(("Kubernetes", plain(environment.get("kubernetes") or _UNKNOWN, _LONGEST)))
     memory = environment.get("memory")
-    if isinstance(memory, int | float):
+    if isinstance(memory, int | float) and not measured.apart(environment):
         found.append(("memory", f"{memory / 2**30:.0f} GiB"))
-    plan = reader.plan
     found += [
         ("cnibench", plain(plan.tool_version, _LONGEST)),
         ("measured", f"{len(plan.cells)} cells in {plan.blocks} blocks, seed {plan.seed}"),

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from cnibench.analysis.model import Analysis
 from cnibench.errors import CnibenchError, InputError
-from cnibench.model.context import fact
+from cnibench.model.measured import values
 from cnibench.model.units import plural
 from cnibench.reports.bundle import container
 from cnibench.reports.bundle.verifying import Verified, verified
@@ -178,7 +178,7 @@ def _verified(
             raise InputError(
                 words + (f" (and {plural(more, 'more problem')})" if more > 0 else ""), ""
             )
-        machine = tuple(str(fact(reader.environment, name)) for name in _MACHINE)
+        machine = tuple(", ".join(values(reader.environment, name)) for name in _MACHINE)
         samples = (reader.path / SAMPLES).read_bytes()
         taken = take(result, reader, analysis)
         result.stacks, result.groups = None, ()  # what was made of them is kept

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cnibench.analysis.samples.stream import Line
+from cnibench.model import measured
 from cnibench.model.cell import Cell
 from cnibench.model.metrics import METRICS
 from cnibench.reports.bundle import machines, nics
@@ -24,7 +25,6 @@ _FIDELITY = {
     "cluster": {"cni", "baseline"},
 }
 _ONE_MACHINE = ("lab", "vm", "kind")  # both nodes are on the machine that env.json describes
-_OF_MEMORY = {(testbed, "memory") for testbed in _ONE_MACHINE}
 _WIRES = {"lab": {"veth"}, "kind": {"veth"}}
 
 
@@ -44,6 +44,7 @@ class Limits:
 
     def __init__(self, facts: Record, cells: dict[str, Cell]) -> None:
         self._facts, self._cells = facts, cells
+        self._here = not measured.apart(facts)
         self._speed = nics.link_speed(facts)
         self._cpus, self._memory = machines.cpus(facts), machines.memory(facts)
 
@@ -71,18 +72,19 @@ class Limits:
                 yield f"{where} says {name} {one[:40]!a}, env.json {str(other)[:40]!a}"
         if line.fidelity not in _FIDELITY.get(line.testbed, {line.fidelity}):
             yield f"{where}: fidelity {line.fidelity[:40]!a} is impossible in a {line.testbed}"
-        if line.wire not in _WIRES.get(line.testbed, {line.wire}):
+        if self._here and line.wire not in _WIRES.get(line.testbed, {line.wire}):
             yield f"{where}: wire {line.wire[:40]!a} is impossible in a {line.testbed}"
-        if line.testbed in _ONE_MACHINE and line.cpus == "split" and self._cpus < 2:
+        if self._here and line.testbed in _ONE_MACHINE and line.cpus == "split" and self._cpus < 2:
             yield f"{where}: client and server had a CPU each, and the machine has one"
 
     def of_value(self, line: Line) -> tuple[float, str]:
         """The largest value of such a line, and what a larger one is."""
         if line.metric == "loss":
             return 1.0, "says that more was lost than sent"
-        if line.testbed in _ONE_MACHINE and line.metric.startswith("cpu_") and line.unit == "1":
+        here = self._here and line.testbed in _ONE_MACHINE
+        if here and line.metric.startswith("cpu_") and line.unit == "1":
             return self._cpus * _OVER, "is {:.3g}: more CPU time than the machine has CPUs"
-        if (line.testbed, line.metric) in _OF_MEMORY:
+        if here and line.metric == "memory":
             return self._memory, "is {:.4g} B: more than the machine's memory"
         if line.metric == "throughput" and (line.wire, line.placement) == ("nic", "inter"):
             return self._speed * _OVER, "is {:.3g} bit/s: more than its NIC's link speed"

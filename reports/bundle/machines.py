@@ -30,7 +30,7 @@ def contradictions(facts: Record, created: datetime | None) -> Iterator[str]:
     nodes = facts.get("nodes")
     if isinstance(nodes, dict):
         machines |= {
-            f"node {name[:60]}: ": one | {"kernel": one.get("kernelVersion")}
+            f"node {name[:60]}: ": one | {"kernel": one.get("kernel") or one.get("kernelVersion")}
             for name, one in nodes.items()
             if isinstance(one, dict)
         }

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from cnibench.model import measured
 from cnibench.rundir.schema import Record
 
 # Drivers of devices that only virtual machines have. (Bare machines of AWS have ena, too.)
@@ -44,10 +45,8 @@ def drivers(facts: Record) -> Iterator[str]:
 
 def _links(facts: Record) -> Iterator[tuple[str, float]]:
     """(driver, speed in bit/s) of the NICs of the nodes; infinite where it is not known."""
-    nodes = facts.get("nodes")
-    for node in nodes.values() if isinstance(nodes, dict) else ():
-        device = node.get("device") if isinstance(node, dict) else None
-        if isinstance(device, dict):
+    for node in measured.nodes(facts):
+        if device := measured.nic(node):
             known = re.fullmatch(r"[1-9]\d{0,8}", str(device.get("speed")))
             yield str(device.get("driver")), int(known[0]) * 1e6 if known else math.inf
 

@@ -267,6 +267,8 @@ def test_quantiles_are_those_of_all_pairs() -> None:
 def test_the_shipped_plan_is_closed_and_a_changed_one_open() -> None:
     plan = msgspec.json.decode(parts(GOLDEN.read_bytes())["plan.json"], type=Manifest)
     assert division.of(plan) == division.Division(True, "quick")
+    between = msgspec.structs.replace(plan, cluster="ssh-lab://email-1,ssh://email-2")
+    assert division.of(between).closed, "the lab between two machines has the same models"
     longer = msgspec.structs.replace(plan, plan={**plan.plan, "duration": 2.0})
     assert division.of(longer).reasons == [
         "its plan is none that cnibench ships (the nearest is 'quick', with another duration)"

@@ -71,6 +71,23 @@ def test_met_preconditions_judge(empty_analysis: Analysis) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("laptop", "node", "expected"),
+    [("Synthetic CPU", "Xeon E5-2640 v4", "holds"), ("Xeon E5-2640 v4", "x", "not-testable-here")],
+)
+def test_a_cluster_s_machines_are_its_nodes(
+    empty_analysis: Analysis, laptop: str, node: str, expected: str
+) -> None:
+    """Not the machine that ran the command."""
+    rows = [result("cilium", values(12)), result("flannel", values(10, seed=2))]
+    one = claim(
+        kind="order", higher=["cilium"], lower=["flannel"], preconditions={"cpu": "E5-2640 v4"}
+    )
+    nodes = {"a": {"cpu_model": node}, "b": {"cpu_model": node}}
+    facts = {"testbed": "cluster", "cpu_model": laptop, "nodes": nodes}
+    assert verdict(one, empty_analysis, *rows, **facts).verdict == expected
+
+
 def test_a_study_has_preconditions_of_all_its_claims(empty_analysis: Analysis) -> None:
     """Makowski's links had an MTU of 9000; a claim's own value takes the place of the study's."""
     rows = [result("cilium", values(12)), result("flannel", values(10, seed=2))]

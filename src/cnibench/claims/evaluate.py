@@ -14,6 +14,7 @@ from cnibench.claims.model import Claim, Preconditions, Study, studies
 from cnibench.claims.units import base
 from cnibench.claims.verdict import Figure, Judgement, Outcome
 from cnibench.errors import UsageError
+from cnibench.model import measured
 from cnibench.model.context import fact
 from cnibench.model.coordinates import PLACE
 from cnibench.model.metrics import METRICS
@@ -134,13 +135,15 @@ def _lacking(asked: Preconditions, place: Place, analysis: Analysis) -> Iterator
 
 def _machine(asked: Preconditions, place: Place, environment: Mapping[str, Any]) -> Iterator[str]:
     other = place.conditions.get("environment", 0) != 0
-    cpu = "not recorded" if other else str(fact(environment, "cpu_model") or "not recorded")
-    kernel = "not recorded" if other else str(fact(environment, "kernel") or "not recorded")
-    if asked.cpu and asked.cpu.lower() not in cpu.lower():
+    cpus, kernels = (
+        [] if other else measured.values(environment, name) for name in ("cpu_model", "kernel")
+    )
+    cpu, kernel = (", ".join(found) or "not recorded" for found in (cpus, kernels))
+    if asked.cpu and not (cpus and all(asked.cpu.lower() in one.lower() for one in cpus)):
         yield f"the figure belongs to another machine ({asked.cpu}), this CPU is {cpu}"
     if asked.releases and asked.releases != environment.get("releases"):
         yield f"the figure belongs to {asked.releases}, and this run is of others"
-    if asked.kernel and not kernel.startswith(asked.kernel):
+    if asked.kernel and not (kernels and all(one.startswith(asked.kernel) for one in kernels)):
         yield f"the claim is about kernel {asked.kernel}, this one is {kernel}"
 
 
