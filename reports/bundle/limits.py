@@ -10,6 +10,7 @@ from typing import Any
 from cnibench.analysis.samples.stream import Line
 from cnibench.model import measured
 from cnibench.model.cell import Cell
+from cnibench.model.coordinates import NOT_RECORDED
 from cnibench.model.metrics import METRICS
 from cnibench.reports.bundle import machines, nics
 from cnibench.rundir.schema import Record
@@ -70,7 +71,8 @@ class Limits:
             one, other = getattr(line, name), self._facts.get(name)
             if other is not None and one != other:
                 yield f"{where} says {name} {one[:40]!a}, env.json {str(other)[:40]!a}"
-        if line.fidelity not in _FIDELITY.get(line.testbed, {line.fidelity}):
+        untold = line.fidelity == NOT_RECORDED and bool(self._facts.get("imported"))
+        if not untold and line.fidelity not in _FIDELITY.get(line.testbed, {line.fidelity}):
             yield f"{where}: fidelity {line.fidelity[:40]!a} is impossible in a {line.testbed}"
         if self._here and line.wire not in _WIRES.get(line.testbed, {line.wire}):
             yield f"{where}: wire {line.wire[:40]!a} is impossible in a {line.testbed}"

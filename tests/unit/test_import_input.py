@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from cnibench.analysis import analyse
 from cnibench.errors import InputError
 from cnibench.importers.writer import write
+from cnibench.reports.bundle.making import bundle
 from cnibench.rundir.reader import RunReader
 from tests._import_samples import CILIUM_TABLES, PERF_TESTS, TIGER_BENCH, flows
+from tests.unit._bundles import refusal
 from tests.unit._call import call
 from tests.unit._imports import CSV, DOCUMENT, GOLDEN, read
 from tests.unit._infrabuilder import all_results
@@ -97,6 +99,15 @@ SEEDS = {
     "cilium-perf": CILIUM_TABLES,
     "traffic-flow-tests": flows(json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())),
 }
+
+
+@pytest.mark.parametrize("form", sorted(SEEDS))
+def test_what_was_imported_can_be_published(form: str, tmp_path: Path) -> None:
+    """Its figures hold although it does not say everything of itself."""
+    file = tmp_path / "any.txt"
+    file.write_text(SEEDS[form])
+    run = RunReader(write(read(form, file), tmp_path / "runs", form, ["cnibench", "import"]))
+    assert refusal(tmp_path, bundle(run)) == ""
 
 
 @pytest.mark.parametrize("form", sorted(SEEDS))
