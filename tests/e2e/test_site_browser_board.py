@@ -271,7 +271,9 @@ def test_runs_without_a_figure_of_what_is_chosen_are_not_counted(tmp_path: Path)
         assert "1 of 2 runs chosen" in shown(f"{address}#{choice}")
     board = json.loads((tmp_path / "site" / "data.js").read_text().partition("=")[2].rstrip(";\n"))
     (use,) = (one for one in board["uses"] if one.startswith("tcp-rr"))
-    assert "0 of 2 runs chosen" in shown(f"{address}#fidelity=cni&use={use}")
+    none = shown(f"{address}#fidelity=cni&use={use}")
+    assert "0 of 2 runs chosen" in none
+    assert "CPU cost here, so their weights do not count" in none
 
 
 def test_advice_where_each_run_measured_something_else(tmp_path: Path) -> None:

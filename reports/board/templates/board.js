@@ -24,7 +24,7 @@
   }
 
   const fidelities = Object.keys(kinds).filter((name) => board.cnis.some((cni) => cni.fidelity === name));
-  select("fidelity", "Fidelity", fidelities.map((name) => [name, kinds[name]]));
+  if (fidelities.length) select("fidelity", "Fidelity", fidelities.map((name) => [name, kinds[name]]));
   select("use", "Use case", [["", "all"], ...board.uses.map((words, i) => [words, words]).sort()]);
   for (const [name, title] of Object.entries(board.filters)) {
     const values = Array.from(new Set(board.bundles.map((bundle) => bundle.facts[name]))).sort();
@@ -134,7 +134,8 @@
     }
     const said = [runs.size + " of " + board.bundles.length + " runs chosen"];
     document.getElementById("models").hidden = fidelity !== "datapath-model";
-    if (found.missing.length) said.push("there is no figure of " + found.missing.map((name) => titles[name]).join(" and ") + " here, so its weight does not count");
+    const count = found.missing.length === 1 ? "its weight does not count" : "their weights do not count";
+    if (found.missing.length) said.push("there is no figure of " + found.missing.map((name) => titles[name]).join(" and ") + " here, so " + count);
     if (found.sets.length > 1) said.push("CNIs of different tables were never measured together");
     if (found.alone.length) said.push("not ranked, for lack of a figure or of another CNI in the same run: " + Array.from(new Set(found.alone.map((cni) => board.cnis[cni].title))).join(", "));
     if (!found.sets.length) said.push("nothing can be ranked: " + advice(shown.filter((name) => name !== "policies")));
