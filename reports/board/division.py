@@ -4,6 +4,7 @@ that results of different testbeds are of the same measurement; open, anything e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -61,6 +62,14 @@ def of(manifest: Manifest) -> Division:
     return Division(not reasons, nearest, reasons)
 
 
+def own_label(label: str, profile: Mapping[str, Any]) -> bool:
+    """Is it that which the profile has without a name of the user's: its own, with one of several
+    implementations of Services behind it?
+    """
+    name = str(profile.get("name") or label)
+    return label in (name, f"{name}+{profile.get('proxy')}")
+
+
 def _keys(plan: Plan) -> dict[str, Any]:
     found = plan.model_dump(mode="json", by_alias=True)
     return {key: value for key, value in found.items() if key not in _FREE}
@@ -77,7 +86,7 @@ def _is_shipped(manifest: Manifest, label: str) -> bool:
     """
     said = manifest.profiles[label]
     name = said.get("name")
-    if not isinstance(name, str) or name not in builtin() or label != name:
+    if not isinstance(name, str) or name not in builtin() or not own_label(label, said):
         return False
     try:
         profile = Profile.model_validate(said)  # fields that are newer than the run have defaults

@@ -191,7 +191,7 @@ def _cni(
 ) -> Cni:
     profile = reader.plan.profiles[label]
     name = str(profile.get("name") or label)
-    shown = label if name == label else f"{label} = {name}"
+    shown = label if division.own_label(label, profile) else f"{label} = {name}"
     found = version(label, profile, reader.plan.plan, installed) if fidelity == "cni" else ""
     return Cni(plain(shown, _LONGEST), found, fidelity, _policies(profile), color)
 

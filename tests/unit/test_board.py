@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 from cnibench.analysis.build import analyse
+from cnibench.model.profile import choose, with_proxies
+from cnibench.planning.plans import named, names
 from cnibench.reports.board import division, effects
 from cnibench.reports.board.build import build
 from cnibench.reports.board.data import quantiles
@@ -21,6 +23,7 @@ from cnibench.reports.board.repository import Refusal, accepted
 from cnibench.reports.bundle.making import bundle
 from cnibench.reports.bundle.verifying import Verified
 from cnibench.rundir.schema import Manifest
+from tests._manifest import manifest
 from tests.unit._bundles import GOLDEN, document, parts, put, rechained, refigured, stored
 from tests.unit._call import call
 from tests.unit._runs import edited, synthetic
@@ -279,6 +282,26 @@ def test_the_shipped_plan_is_closed_and_a_changed_one_open() -> None:
     assert division.of(between).closed
     assert not division.of(msgspec.structs.replace(between, profiles=own)).closed
     assert not division.of(msgspec.structs.replace(plan, plan={"x": 1})).closed
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_shipped_plan_is_closed_when_it_is_run_as_it_is(name: str) -> None:
+    """With the labels that its profiles have: those of several implementations of Services differ
+    from their names.
+    """
+    plan = named(name)
+    profiles = with_proxies(choose(plan.cni), plan.proxy)
+    run = manifest(
+        [],
+        cluster=plan.cluster,
+        plan=plan.model_dump(mode="json", by_alias=True),
+        profiles={
+            label: one.model_dump(mode="json", by_alias=True) for label, one in profiles.items()
+        },
+    )
+    assert division.of(run) == division.Division(True, name)
+    renamed = {f"x{label}": one for label, one in run.profiles.items()}
+    assert not division.of(msgspec.structs.replace(run, profiles=renamed)).closed
 
 
 def test_commands_and_their_exit_status(copy: Path, tmp_path: Path) -> None:
