@@ -13,13 +13,14 @@ from functools import lru_cache
 
 from cnibench.analysis.model import Analysis, Cpp, Pair, Result
 from cnibench.model.context import OF_RECORD, PLACE_NAMES
+from cnibench.model.measured import values
 from cnibench.model.metrics import METRICS
 from cnibench.reports._escape import plain
 
 _UNITS = {"bit/s": "bits_per_second", "1/s": "per_second", "s": "seconds", "B": "bytes"}
 _VERDICTS = ("better", "worse", "no-difference-found", "inconclusive")
 _OPPOSITE = {"better": "worse", "worse": "better"}
-_FACTS = ("testbed", "kernel", "cpu_model")
+_FACTS = ("kernel", "cpu_model")  # of the machines that were measured
 _STATISTICS = ("median", "mean", "ci_low", "ci_high")
 
 Labels = dict[str, str]
@@ -94,10 +95,9 @@ def _families(analysis: Analysis) -> Iterator[_Family]:
 def _runs(analysis: Analysis) -> _Family:
     family = _Family("cnibench_run", "info", "the runs that the figures come from")
     for run, environment in zip(analysis.runs, analysis.environments, strict=True):
-        facts = {
-            name: str(environment.get(name, "")) for name in ("testbed", "kernel", "cpu_model")
-        }
         own = {"run": run.id, "name": run.name, "version": run.tool_version}
+        own["testbed"] = str(environment.get("testbed", ""))
+        facts = {name: ", ".join(values(environment, name)) for name in _FACTS}
         family.add({**own, **facts, "baseline": analysis.baseline}, 1, "_info")
     return family
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from cnibench.analysis.build import analyse
 from cnibench.model import measured
+from cnibench.registry import providers
 from cnibench.reports.board.entry import of
 from cnibench.reports.board.repository import accepted
 from cnibench.reports.bundle.making import bundle
@@ -73,6 +75,13 @@ def test_the_board_shows_and_compares_the_machines_that_were_measured(
         details = dict(one.taken.details)  # type: ignore[attr-defined]
         assert details["CPU"] == XEON
         assert "memory" not in details
+
+
+def test_metrics_name_the_machines_that_were_measured(tmp_path: Path) -> None:
+    run = stored(tmp_path / "run", TRUTH, fidelity="cni", facts=CLUSTER)
+    text = str(providers("reports")["openmetrics"].render(analyse([run])))
+    (info,) = (line for line in text.splitlines() if line.startswith("cnibench_run_info{"))
+    assert f'testbed="cluster",kernel="6.8.0-41-generic",cpu_model="{XEON}"' in info
 
 
 def test_a_rate_above_the_link_speed_is_refused_between_machines_too(tmp_path: Path) -> None:
