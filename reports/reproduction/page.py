@@ -82,8 +82,8 @@ def _panel(panel: Panel, values: Sequence[Point], chart: Chart | None, name: str
         yield from (f"No point of {markdown(panel.y)} was measured.", "")
     yield from (f"- {markdown(line)}" for line in missing(values))
     for one in panel.series:
-        said = f"{one.words} {one.level.words()}" if one.level else one.words
-        if said:
+        level = one.level.words() if one.level else ""
+        if said := ", ".join(filter(None, (level, one.words))):
             yield f"- {markdown(f'{one.name}, as published: {said}')}"
     yield ""
 

@@ -113,6 +113,12 @@ def test_a_page_has_measured_and_published_values(empty: Analysis, tmp_path: Pat
     assert "9: topology of the filtering set-up" in index
 
 
+def test_what_a_study_says_in_words_follows_its_level(empty: Analysis, tmp_path: Path) -> None:
+    text = pages("bruijn2017", "7.4", with_results(empty), tmp_path).text
+    assert "- iptables top-of-chain, as published: 2.99, steady\n" in text
+    assert "no-match, as published: 2.94, before it falls, from 50 on; about meets" in text
+
+
 def test_verdicts_are_those_of_the_claims(empty: Analysis, tmp_path: Path) -> None:
     from cnibench.claims import evaluate
 
