@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from cnibench.analysis.model import Analysis
 from cnibench.cpp.colors import grouped
 from cnibench.model import measured
 from cnibench.model.context import coordinate
+from cnibench.model.units import human
 from cnibench.reports._escape import plain
 from cnibench.reports._looks import looks
 from cnibench.reports.board import division, effects, flames
@@ -160,8 +162,12 @@ def _nic(environment: Record) -> str:
     if environment.get("wire") != "nic":
         return "none: the wire is virtual"
     nics = filter(None, map(measured.nic, measured.nodes(environment)))
-    found = {f"{one.get('driver', _UNKNOWN)} {one.get('speed', '')}".strip() for one in nics}
-    return ", ".join(sorted(found)) or _UNKNOWN
+    found = set()
+    for one in nics:
+        speed = re.fullmatch(r"[1-9]\d{0,8}", str(one.get("speed")))  # in Mbit/s
+        words = f", {human(int(speed[0]) * 1e6, 'bit/s')}" if speed else ""
+        found.add(f"{one.get('driver', _UNKNOWN)}{words}")
+    return "; ".join(sorted(found)) or _UNKNOWN
 
 
 def _details(reader: RunReader) -> list[tuple[str, str]]:

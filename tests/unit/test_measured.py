@@ -71,7 +71,7 @@ def test_the_board_shows_and_compares_the_machines_that_were_measured(
     for one in found:
         shown = one.taken.facts  # type: ignore[attr-defined]
         assert (shown["cpu"], shown["kernel"]) == (XEON, "6.8")
-        assert (shown["nic"], shown["architecture"]) == ("mlx5_core 25000", "x86_64")
+        assert (shown["nic"], shown["architecture"]) == ("mlx5_core, 25.0 Gbit/s", "x86_64")
         details = dict(one.taken.details)  # type: ignore[attr-defined]
         assert details["CPU"] == XEON
         assert "memory" not in details
