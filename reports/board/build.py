@@ -119,12 +119,16 @@ def _write(
 
 
 def _said(entries: Sequence[tuple[Found, Entry, str]]) -> str:
-    """What the board has, in a sentence."""
+    """What the board has, in a sentence, and whether that is models alone."""
     cnis = {name for _, shown, _ in entries for name in shown.cnis}
     testbeds = {found.testbed for found, _, _ in entries}
+    kinds = {one.fidelity for _, shown, _ in entries for one in shown.cnis.values()}
+    models = " These are models of the datapaths, not the CNIs themselves."
     return (
         f"{plural(len(cnis), 'CNI profile')} in {plural(len(entries), 'published run')} on"
         f" {plural(len(testbeds), 'testbed')}, ranked by what matters to you."
+        + models
+        * (kinds == {"datapath-model"})
     )
 
 

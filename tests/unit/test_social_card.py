@@ -61,6 +61,7 @@ def test_links_to_a_board_have_a_picture_that_says_what_it_has(
         found = tags(tmp_path / "board" / name)
         assert found["og:image"] == f"{URL}card.png"
         assert "2 CNI profiles in 1 published run on 1 testbed" in found["og:image:alt"]
+        assert "models of the datapaths, not the CNIs" in found["og:image:alt"]
     assert size(tmp_path / "board" / "card.png") == SIZE
 
 
