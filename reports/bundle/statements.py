@@ -15,6 +15,7 @@ from typing import Any
 
 from cnibench.analysis.samples.series import parameters
 from cnibench.analysis.samples.stream import Line
+from cnibench.model import measured
 from cnibench.reports.bundle import machines
 from cnibench.reports.bundle.limits import Limit, Limits
 from cnibench.rundir.reader import RunReader
@@ -37,6 +38,9 @@ class Statements:
         self.found: list[str] = []
         for environment in reader.environments:
             self.found += machines.contradictions(environment, _time(reader.plan.created))
+            lab = reader.plan.cluster == environment.get("testbed") == "lab"
+            if lab and measured.nodes(environment):
+                self._say("env.json: nodes are named, and the lab was on the machine itself")
         self._cells = {cell.id: cell for cell in reader.plan.cells}
         self._limits = Limits(reader.environment, self._cells)
         self._known: dict[tuple[Any, ...], Limit] = {}

@@ -61,6 +61,15 @@ RECHAINED: dict[str, tuple[Callable[[], Files], str]] = {
         ),
         "impossible in a kind",
     ),
+    "NICs of two machines in the lab of one": (
+        lambda: document(
+            edited(FILES, SAMPLES, lambda one: one | {"wire": "nic"}),
+            ENV,
+            wire="nic",
+            nodes={"a": {"device": "eno1", "driver": "mlx5_core", "speed": "25000"}},
+        ),
+        "the lab was on the machine itself",
+    ),
     "another cell's coordinates": (every(placement="intra"), "says placement"),
     "a cell that was not planned": (
         lambda: edited(

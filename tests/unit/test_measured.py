@@ -25,6 +25,7 @@ SSH = {name: {**MACHINE, "cpus": "32", "device": "eno1", **CARD} for name in "ab
 LAPTOP = {"kernel": "6.1.0-9-amd64", "cpu_model": "AMD EPYC", "cpus": 2, "cpus_online": 2}
 CLUSTER = {**LAPTOP, "testbed": "cluster", "wire": "nic", "nodes": KUBERNETES}
 BETWEEN = {**LAPTOP, "testbed": "lab", "wire": "nic", "nodes": SSH}
+SSH_LAB = "ssh-lab://root@one,ssh://root@two"  # its plan's cluster
 TRUTH = {"flannel": 1.0, "cilium": 1.2}
 
 
@@ -51,18 +52,26 @@ def test_an_architecture_has_one_name() -> None:
     assert measured.values(BETWEEN, "architecture") == ["x86_64"]
 
 
-@pytest.mark.parametrize(("facts", "fidelity"), [(CLUSTER, "cni"), (BETWEEN, "datapath-model")])
+@pytest.mark.parametrize(
+    ("facts", "fidelity", "cluster"),
+    [(CLUSTER, "cni", "existing"), (BETWEEN, "datapath-model", SSH_LAB)],
+)
 def test_the_board_shows_and_compares_the_machines_that_were_measured(
-    facts: dict[str, Any], fidelity: str, tmp_path: Path
+    facts: dict[str, Any], fidelity: str, cluster: str, tmp_path: Path
 ) -> None:
     """One testbed, measured from two laptops, over its NICs."""
     (tmp_path / "results" / "one").mkdir(parents=True)
     for number, cpu in enumerate(("AMD EPYC", "Intel(R) Core(TM) i7-1165G7 @ 2.80GHz")):
         own = {**facts, "cpu_model": cpu}
         run = stored(
-            tmp_path / f"r{number}", TRUTH, seed=number, fidelity=fidelity, facts=own,
+            tmp_path / f"r{number}",
+            TRUTH,
+            seed=number,
+            fidelity=fidelity,
+            facts=own,
+            cluster=cluster,
             placements=("intra", "inter"),
-        )  # fmt: skip
+        )
         content = bundle(run)
         assert refusal(tmp_path, content) == ""
         (tmp_path / "results" / "one" / f"r{number}.cnibench").write_bytes(content)
@@ -92,5 +101,6 @@ def test_a_rate_above_the_link_speed_is_refused_between_machines_too(tmp_path: P
         facts={**BETWEEN, "nodes": slow},
         placements=("inter",),
         workloads=("tcp-stream",),
+        cluster=SSH_LAB,
     )
     assert "more than its NIC's link speed" in refusal(tmp_path, bundle(run))
