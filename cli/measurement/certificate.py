@@ -18,6 +18,7 @@ from cnibench.certificates.format import Agent, Certificate, Difference
 from cnibench.cli.errors import guarded
 from cnibench.cli.measurement import execute
 from cnibench.cli.measurement.certificate_results import with_run
+from cnibench.cli.measurement.packages import together
 from cnibench.cli.measurement.plan import plan_of, settings_of
 from cnibench.cli.measurement.request import Request, options_of, prepare
 from cnibench.cli.options.plan import PlanOptions
@@ -30,7 +31,7 @@ from cnibench.clusters.lab.fidelity.deployment import Setup
 from cnibench.clusters.lab.fidelity.digest import model_digest
 from cnibench.clusters.lab.fidelity.manifest import objects
 from cnibench.clusters.lab.namespaces import tree
-from cnibench.errors import NoSlicesError, UsageError
+from cnibench.errors import MissingError, NoSlicesError, UsageError
 from cnibench.model.profile import Profile, choose
 from cnibench.registry import providers
 from cnibench.run.checks.cpus import pins
@@ -165,6 +166,11 @@ def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setu
     )
     plan = plan_of(asked)
     cluster = AgentCluster(options_of(plan), setup)
+    if not cluster.missing() and (lacks := cluster.check(profile)):  # once, by the profile's name
+        raise MissingError(
+            f"this machine cannot run {profile.name}: {'; '.join(one.lacks for one in lacks)}",
+            together(one.remedy for one in lacks),
+        )
     try:
         request = prepare(plan, cluster, name=f"fidelity-{profile.name}")
     except NoSlicesError as error:

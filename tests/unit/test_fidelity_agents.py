@@ -16,7 +16,11 @@ from typing import Any
 
 import pytest
 
+from cnibench.cli.measurement.certificate import certify
+from cnibench.clusters.lab import cluster as lab_cluster
+from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.builders.base import builders
+from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.fidelity import digest, image, needs, plugin, programs
 from cnibench.clusters.lab.fidelity.adapter import Adapter
 from cnibench.clusters.lab.fidelity.comparison import differences
@@ -258,6 +262,41 @@ def test_without_a_runtime_an_image_is_neither(monkeypatch: pytest.MonkeyPatch) 
         image.program("example.org/agent:v1", "/x"),
     ):
         pass
+
+
+def test_an_image_that_cannot_be_pulled_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / "podman"
+    runtime.write_text("#!/bin/sh\necho warning >&2; echo 'Error: no such name' >&2; exit 125\n")
+    runtime.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with (
+        pytest.raises(ClusterError, match=r"x/agent:1: .*pulled: Error: no such name$") as error,
+        image.program("x/agent:1", "/agent"),
+    ):
+        pass
+    assert "name the program" in error.value.remedy
+
+
+def test_what_the_kernel_lacks_is_said_once_and_no_vm_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate is of the running kernel."""
+    for name in ("flanneld", "kube-apiserver", "etcd", "flannel", "bridge", "host-local"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    has = dict.fromkeys(kernel.FEATURES, True) | {"wireguard": False}
+    monkeypatch.setattr(kernel, "found", lambda needs=(): has)
+    monkeypatch.setattr(LabCluster, "missing", lambda self: [])
+    monkeypatch.setattr(lab_cluster.shutil, "which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(MissingError) as error:
+        certify("flannel-wireguard", str(tmp_path / "flanneld"), [tmp_path], [], [], 1, tmp_path)
+    assert error.value.message == (
+        "this machine cannot run flannel-wireguard: CONFIG_WIREGUARD (WireGuard)"
+    )
+    assert error.value.remedy.endswith("use a kernel with CONFIG_WIREGUARD")
+    assert "--kernel" not in error.value.remedy
 
 
 def test_a_name_that_is_no_image_either_is_a_program_that_is_not_there() -> None:

@@ -35,7 +35,7 @@ from cnibench.cli.output.printing import json_option, print_json
 @click.option(
     "--programs",
     multiple=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
     help=(
         "Folder with kube-apiserver, etcd and CNI plugins, searched before PATH, /opt/cni/bin and"

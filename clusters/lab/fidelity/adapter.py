@@ -69,6 +69,11 @@ class Adapter(abc.ABC):
         """Why the agent cannot make this profile here; '' when it can."""
         return ""
 
+    @classmethod
+    def remedy(cls) -> str:
+        """What to do when the program ends, or does not get as far as it should."""
+        return f"{cls.name} says more when you run it yourself; see docs/fidelity.md"
+
     def objects(self) -> Sequence[Object]:
         """What the API server needs to have beside nodes and Pods, in this order."""
         return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from cnibench.certificates.format import Difference
 from cnibench.clusters.lab.cluster import LabCluster
@@ -19,6 +19,8 @@ MODEL, AGENT = "model", "agent"  # labels
 
 class AgentCluster(LabCluster):
     """``deploy`` makes both and compares them; a run then measures what is there."""
+
+    elsewhere: ClassVar[str] = ""  # a certificate is of the running kernel
 
     def __init__(self, options: Options, setup: Setup) -> None:
         super().__init__(options)
@@ -57,8 +59,7 @@ class AgentCluster(LabCluster):
         if ended := self._ready[AGENT].datapath.alive():
             raise ClusterError(
                 f"{ended}; what was measured until then is no certificate",
-                f"{self.setup.adapter.name} says more when you run it yourself; see"
-                " docs/fidelity.md",
+                self.setup.adapter.remedy(),
             )
 
     def environment(self) -> dict[str, Any]:

@@ -83,10 +83,11 @@ class AgentDeployment(LabDeployment):
         before, since = listing(places), time.monotonic()
         while time.monotonic() - since < _STILL:
             if died := self.datapath.alive():
-                raise ClusterError(died)
+                raise ClusterError(died, self.setup.adapter.remedy())
             if time.monotonic() > limit:
                 raise ClusterError(
-                    f"{self.setup.adapter.name} still changes the nodes after {_SETTLED:g} s"
+                    f"{self.setup.adapter.name} still changes the nodes after {_SETTLED:g} s",
+                    self.setup.adapter.remedy(),
                 )
             time.sleep(_LOOK)
             now = listing(places)
@@ -145,7 +146,7 @@ class AgentDatapath(Datapath):
                 f"{self.adapter.name} is ready on node {site.node.name}",
                 lambda site=site: self.adapter.ready(site),  # type: ignore[misc]
                 _READY,
-                f"{self.adapter.name} says more when you run it yourself; see docs/fidelity.md",
+                self.setup.adapter.remedy(),
                 lines=_SAID,
             )
 
@@ -200,7 +201,7 @@ class AgentDatapath(Datapath):
         config = self.adapter.network(site, pod)
         made = plugin.add(self._files[pod.node.name], self.setup.plugins, config, pod)
         if died := self.alive():
-            raise ClusterError(died)
+            raise ClusterError(died, self.setup.adapter.remedy())
         pod.host_end = made.port or pod.host_end
         pod.addresses = made.addresses
         yield "plugin"

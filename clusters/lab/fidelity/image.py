@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from cnibench.clusters.lab.fidelity.programs import check
-from cnibench.errors import ClusterError, InputError, MissingError
+from cnibench.errors import ClusterError, InputError, LimitError, MissingError
 from cnibench.system import process
 
 _LIMIT = 600.0  # s for a pull
@@ -42,7 +42,14 @@ def program(agent: str, inside: str) -> Iterator[Path]:
             f"{agent}: neither a file nor, without podman or docker, an image that can be pulled",
             "install podman, or name the program that the image contains",
         )
-    process.run([runtime, "pull", "--quiet", agent], timeout=_LIMIT)
+    try:
+        process.run([runtime, "pull", "--quiet", agent], timeout=_LIMIT)
+    except (ClusterError, LimitError) as error:
+        raise ClusterError(
+            f"{agent}: the image cannot be pulled: {error.message.rpartition(' | ')[2]}",
+            "check the name and whether its registry can be reached, or name the program that the"
+            " image contains",
+        ) from None
     with tempfile.TemporaryFile() as archive:
         try:
             subprocess.run([runtime, "save", agent], stdout=archive, timeout=_LIMIT, check=True)
