@@ -133,9 +133,11 @@ def prepare(
         cluster.permit(planned)
     planned, refused = possible_cells(cluster, planned, found.runnable, used)
     if not planned:
+        why = refused or left_out or without
         raise UsageError(
-            "nothing is left to measure",
-            "; ".join([*refused, *left_out, *without]) or "name a profile and a workload",
+            "nothing is left to measure" + (f": {'; '.join(why)}" if why else ""),
+            "choose another profile, workload, path, condition or --cluster; 'cnibench profiles"
+            " show NAME' shows what a profile supports",
         )
     if not other_kernel:
         check_slices(planned, cluster)

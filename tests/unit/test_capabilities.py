@@ -64,7 +64,8 @@ def test_nothing_is_started_when_every_cell_needs_what_is_missing(
     plan = build_plan({"cni": ["flannel"], "workload": [{"name": "pods"}]}, None)
     with pytest.raises(UsageError, match="nothing is left to measure") as error:
         request.prepare(plan, request.cluster_of(plan))
-    assert "--cluster local does not support timing the start of Pods" in error.value.remedy
+    assert "--cluster local does not support timing the start of Pods" in error.value.message
+    assert "choose another" in error.value.remedy
 
 
 def test_a_run_goes_on_without_a_collector_that_needs_what_is_missing() -> None:
