@@ -154,8 +154,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership, ServiceTime):
         asked = conditions.of(cell.params)
         if asked is None or asked.services is None:
             return ""
-        mode = proxy_mode.asked_of_kind(profile)
-        return too_many("ebpf" if mode == "none" else mode, asked.services, 1)
+        return too_many(proxy_mode.expected(profile), asked.services, 1)
 
     def require_room(self, profiles: int) -> None:
         # not in our cgroups: a container engine's are its own

@@ -47,6 +47,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         "taskset": "util-linux",
         "ss": "iproute2",
     }
+    elsewhere: ClassVar[str] = "--kernel vm, or "  # where this kernel lacks something
     deploys: ClassVar[type] = LabDeployment
     simultaneous: ClassVar[bool] = True
     concurrent: ClassVar[bool] = True
@@ -157,7 +158,10 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
         builder, given = builder_of(
             profile, {**settings.get("", {}), **settings.get(cell.label, {})}
         )
-        name = profile.proxy or builder.proxies(given)[0]
+        possible = builder.proxies(given)
+        name = profile.proxy or possible[0]
+        if name == "none" and (others := [one for one in possible if one != name]):
+            return f"nothing implements Services: name --proxy {' or '.join(others)}"
         if reason := builder.no_services(given, name):
             return reason
         proxy = proxy_of(name)
@@ -180,7 +184,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
             return Problem(name, f"the program {program} ({feature.words})", remedy)
         if os.geteuid() and feature is kernel.FEATURES["tc-bpf"]:
             return Problem(name, f"{feature.words} (not without root)", "run as root")
-        remedy = f"use --kernel vm, or a kernel with {feature.option}"
+        remedy = f"use {self.elsewhere}a kernel with {feature.option}"
         if Path("/proc/modules").exists() and feature.module:
             remedy = f"sudo modprobe {feature.module}, or {remedy}"
         return Problem(name, f"{feature.option} ({feature.words})", remedy, kind="kernel")

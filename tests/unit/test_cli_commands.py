@@ -26,6 +26,7 @@ from cnibench.cli.measurement.execute import comparisons
 from cnibench.cli.measurement.plan import plan_of
 from cnibench.cli.options.plan import PlanOptions
 from cnibench.model.cell import Cell, Sample
+from cnibench.model.profile import builtin
 from cnibench.planning.method import MEASURED
 from cnibench.registry import providers
 from cnibench.run.progress import Lines, Terminal, words
@@ -209,8 +210,25 @@ def test_profiles_lists_all_with_where_they_run(capsys: pytest.CaptureFixture[st
     assert {"host", "veth-baseline"} <= found.keys()
     assert all(item["here"]["lab"] in ("host", "vm", "no") for item in found.values())
     assert all(item["here"]["reason"] for item in found.values() if item["here"]["lab"] != "host")
+    assert found["flannel"]["services"] == ["iptables", "nftables", "ipvs", "ebpf", "none"]
+    assert found["antrea"]["services"] == []
     assert call("profiles", "show", "veth-baseline") == 0
     assert "Routed veth pairs" in capsys.readouterr().out
+    assert call("profiles", "show", "calico-wireguard") == 0
+    assert re.search(r"same mode without it +calico-np-xsub", capsys.readouterr().out)
+    assert call("profiles", "show", "cilium-kpr") == 0
+    assert re.search(r"\(--proxy\) +none, ebpf", capsys.readouterr().out)
+
+
+def test_a_profile_has_an_encapsulation_where_it_is_an_overlay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("profiles") == 0
+    cells = (line.split() for line in capsys.readouterr().out.splitlines())
+    found = {words[0]: words[2:4] for words in cells if words and words[0] in builtin()}
+    assert found.keys() == builtin().keys()
+    for name, (mode, encapsulation) in found.items():
+        assert (mode == "overlay") is (encapsulation != "none"), name
 
 
 def test_doctor_names_what_is_missing_and_one_command(

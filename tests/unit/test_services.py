@@ -9,9 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.api.resources import in_bytes
 from cnibench.clusters.kubernetes.cni import suitability
 from cnibench.clusters.kubernetes.nodes import proxy_mode, service_rules
+from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.pods import other_services, unsupported
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.proxies import base, ebpf, iptables, nftables
@@ -28,6 +31,7 @@ from cnibench.planning.plan import Plan, build_plan
 from cnibench.registry import provider, providers
 from cnibench.system import memory
 from cnibench.testbed.cluster import Options
+from tests.unit._kubernetes_nodes import node
 from tests.unit._manifests import Cluster, golden
 
 CIDR, SERVICES = "10.244.0.0/16", "10.96.0.0/12"
@@ -184,7 +188,9 @@ def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.Monk
     assert lab.refuses(flannel, cell("flannel")) == ""
     assert lab.refuses(flannel, cell("flannel", "pod")) == ""
     without = flannel.model_copy(update={"proxy": "none"})
-    assert "nothing implements" in lab.refuses(without, cell("flannel"))
+    assert "name --proxy iptables or nftables" in lab.refuses(without, cell("flannel"))
+    assert "--proxy ebpf" in lab.refuses(profiles["cilium-kpr"], cell("cilium-kpr"))
+    assert "in its model" in lab.refuses(profiles["veth-baseline"], cell("veth-baseline"))
     assert "left out of the model" in lab.refuses(profiles["cilium"], cell("cilium"))
     programs = flannel.model_copy(update={"proxy": "ebpf"})
     assert "IPv6" in lab.refuses(programs, cell("flannel", ip=6))
@@ -201,6 +207,31 @@ def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.Monk
     assert problem.remedy == "--proxy iptables or nftables or ebpf or none, or leave it out"
     (problem,) = lab.check(profiles["veth-baseline"].model_copy(update={"proxy": "iptables"}))
     assert problem.remedy == "--proxy none, or leave it out"
+
+
+def test_more_services_than_the_smallest_node_has_memory_for_are_refused() -> None:
+    existing = ExistingCluster(Options())
+    nodes = [node("large"), node("small"), node("silent")]
+    for one, memory_of_one in zip(nodes, ("64Gi", "1048576Ki", ""), strict=True):
+        one["status"]["allocatable"] = {"memory": memory_of_one}
+    existing.__dict__["nodes"] = [facts(one) for one in nodes]
+    flannel = builtin()["flannel"]
+    many_services = {"services.count": 10_000, "services.endpoints": 10}
+    said = existing.refuses(flannel, cell("flannel", **many_services))
+    assert "1171 MiB on each node by iptables; the smallest has 1024 MiB" in said
+    faster = flannel.model_copy(update={"proxy": "ebpf"})
+    assert not existing.refuses(faster, cell("flannel", **many_services))
+    assert not existing.refuses(flannel, cell("flannel"))
+    existing.__dict__["nodes"] = [facts(nodes[2])]
+    assert not existing.refuses(flannel, cell("flannel", **many_services))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "size"),
+    [("2Ki", 2048), ("1.5Gi", 3 << 29), ("3M", 3_000_000), ("7", 7), ("9000m", 9), ("much", 0)],
+)
+def test_quantities_of_memory(quantity: str, size: int) -> None:
+    assert in_bytes(quantity) == size
 
 
 def test_what_nodes_know_of_services_is_read_from_cilium() -> None:

@@ -152,6 +152,18 @@ def _encapsulation(item: Profile) -> str:
     return item.datapath.encapsulation if item.datapath else (item.features.tunnels or ("none",))[0]
 
 
+def services(item: Profile) -> tuple[str, ...]:
+    """How the lab's model of it implements Services (``--proxy``), the usual way first; empty
+    without a model.
+    """
+    from cnibench.clusters.lab.builders.base import builder_of
+
+    if item.datapath is None:
+        return ()
+    builder, options = builder_of(item)
+    return builder.proxies(options)
+
+
 def _row(item: Profile, where: Mapping[str, str]) -> list[str]:
     features = item.features
     families = "/".join(str(family) for family in features.ip)
@@ -185,14 +197,21 @@ def _features(item: Profile, where: Mapping[str, str]) -> list[tuple[str, str]]:
         ("policy", _policy(item)),
         ("policy beyond Kubernetes' own", "yes" if features.policy.third_party else "no"),
         ("encryption", features.encryption or "none"),
+        *([("the same mode without it", item.clear)] if item.clear else []),
         ("IP families", ", ".join(str(family) for family in features.ip)),
         ("default MTU", str(features.default_mtu)),
         ("more", "; ".join(features.extra) or "-"),
         ("in the lab", lab),
+        *(
+            [("Services in the lab (--proxy)", ", ".join(found))]
+            if (found := services(item))
+            else []
+        ),
         *_kubernetes(item),
     ]
     return rows + [(f"name in {study}", name) for study, name in item.studies.items()]
 
 
 def _document(item: Profile, where: Mapping[str, str]) -> dict[str, Any]:
-    return {**item.model_dump(mode="json", by_alias=True), "here": dict(where)}
+    found = item.model_dump(mode="json", by_alias=True)
+    return {**found, "services": list(services(item)), "here": dict(where)}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cnibench.clusters.kubernetes.api.resources import in_bytes
 from cnibench.errors import UsageError
 
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -50,6 +51,7 @@ class Facts:
     system: str
     architecture: str
     info: Mapping[str, str]
+    memory: int = 0  # bytes that Pods can have; 0: not known
 
     @property
     def lacks_only_cni(self) -> bool:
@@ -92,6 +94,7 @@ def facts(node: Mapping[str, Any]) -> Facts:
             for key in ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
             if key in info
         },
+        memory=in_bytes(status.get("allocatable", {}).get("memory", "")),
     )
 
 

@@ -54,6 +54,12 @@ def _observed(nodes: Sequence[KubernetesNode]) -> str:
     return ""
 
 
+def expected(profile: Profile) -> str:
+    """What leads to Services with that profile, before the cluster was asked."""
+    mode = asked_of_kind(profile)
+    return "ebpf" if mode == "none" else mode
+
+
 def asked_of_kind(profile: Profile) -> str:
     """``kubeProxyMode`` of a kind cluster for that profile."""
     own = profile.kubernetes

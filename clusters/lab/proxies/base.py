@@ -163,17 +163,21 @@ def proxy_of(name: str) -> type[Proxy]:
     return found
 
 
+def bytes_on_node(name: str, services: Services, families: int) -> int:
+    """What these Services take of a node's memory by the implementation of that name."""
+    return proxy_of(name).bytes_each * services.count * services.endpoints * families
+
+
 def too_many(name: str, services: Services, families: int) -> str:
     """Why this machine's memory has no room for these Services, in ``families`` address families on
     two nodes, by the implementation of that name; '' when it has.
     """
-    each = services.endpoints * families * 2
-    needed = proxy_of(name).bytes_each * services.count * each
+    needed = 2 * bytes_on_node(name, services, families)
     if needed <= (free := memory.available()):
         return ""
     return (
         f"{services.count} Services with {services.endpoints} endpoints each take about"
-        f" {needed >> 20} MiB on two nodes by {name}; {free >> 20} MiB are free"
+        f" {needed >> 20} MiB on two nodes by {name}; {free >> 20} MiB are free: ask for fewer"
     )
 
 
