@@ -365,13 +365,16 @@ def _current(readers: Sequence[RunReader]) -> dict[str, str]:
 
 
 def _clear(readers: Sequence[RunReader]) -> dict[str, str]:
-    """By label that encrypts, the first label that was measured of the same mode without it."""
+    """By label that encrypts, the first label that was measured of the same mode without it and
+    with the same implementation of Services.
+    """
     found: dict[str, str] = {}
     for reader in readers:
-        names = {label: one.get("name") for label, one in reader.plan.profiles.items()}
-        for label, profile in reader.plan.profiles.items():
-            clear = profile.get("clear")
-            same = [other for other, name in names.items() if clear and name == clear]
+        profiles = reader.plan.profiles
+        kinds = {label: (one.get("name"), one.get("proxy")) for label, one in profiles.items()}
+        for label, profile in profiles.items():
+            clear = profile.get("clear"), profile.get("proxy")
+            same = [other for other, kind in kinds.items() if clear[0] and kind == clear]
             if same:
                 found[label] = same[0]
     return found
