@@ -11,7 +11,7 @@ import pytest
 from cnibench.analysis import Analysis, analyse
 from cnibench.analysis.text.notes.certificates import certified
 from cnibench.certificates import store
-from cnibench.certificates.format import Agent, Certificate, Difference, read, text
+from cnibench.certificates.format import Agent, Certificate, Difference, Rate, read, text
 from cnibench.certificates.standing import standing, words
 from cnibench.errors import InputError
 from cnibench.model.profile import builtin
@@ -149,6 +149,32 @@ def test_what_was_not_compared_is_said(
     assert words(found) == f"certified against flanneld v0.28.4: 0 differences{said}"
 
 
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "said"),
+    [
+        (0.81, 0.69, 0.88, "; tcp-rr inter: the agent has 0.81 [0.69, 0.88] of the model's rate"),
+        (1.2, 1.1, 1.3, "; tcp-rr inter: the agent has 1.20 [1.10, 1.30] of the model's rate"),
+        (0.98, 0.97, 0.99, ""),
+        (0.7, 0.4, 1.1, ""),
+        (0.7, None, None, ""),
+    ],
+)
+def test_a_rate_that_is_not_the_models_is_said(
+    ratio: float, low: float | None, high: float | None, said: str
+) -> None:
+    rate = Rate(
+        workload="tcp-rr",
+        placement="inter",
+        metric="transaction_rate",
+        n=6,
+        ratio=ratio,
+        ci_low=low,
+        ci_high=high,
+    )
+    found = standing([certificate(rates=[rate])], "6.18.1", "m1", {})
+    assert words(found) == f"certified against flanneld v0.28.4: 0 differences{said}"
+
+
 def test_without_one_that_is_said() -> None:
     assert standing([], "6.18.1", "m1", {}) == {}
     assert words({}) == "not certified against the real agent"
@@ -194,7 +220,9 @@ def test_of_a_run_before_there_were_certificates_nothing_is_said(tmp_path: Path)
     assert certified(msgspec.structs.replace(told, environments=[{}])) == []
 
 
-@pytest.mark.parametrize("stored", [[], {"a": 1}, {"a": {"other": 3, "differences": []}}, "x"])
+@pytest.mark.parametrize(
+    "stored", [[], {"a": 1}, {"a": {"other": 3, "rates": 1, "differences": []}}, "x"]
+)
 def test_what_a_strange_environment_says_raises_nothing(tmp_path: Path, stored: Any) -> None:
     certified(_told(tmp_path, stored))
 

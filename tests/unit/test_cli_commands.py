@@ -216,6 +216,8 @@ def test_profiles_lists_all_with_where_they_run(capsys: pytest.CaptureFixture[st
     assert "Routed veth pairs" in capsys.readouterr().out
     assert call("profiles", "show", "calico-wireguard") == 0
     assert re.search(r"same mode without it +calico-np-xsub", capsys.readouterr().out)
+    assert call("profiles", "show", "flannel") == 0
+    assert re.search(r"model +certified against flanneld v\d", capsys.readouterr().out)
     assert call("profiles", "show", "cilium-kpr") == 0
     assert re.search(r"\(--proxy\) +none, ebpf", capsys.readouterr().out)
 

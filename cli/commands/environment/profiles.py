@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,14 @@ def services(item: Profile) -> tuple[str, ...]:
     return builder.proxies(options)
 
 
+def certified(item: Profile) -> str:
+    """What certificates say of its model on this kernel."""
+    from cnibench.certificates.standing import words
+    from cnibench.clusters.lab import certified as certificates
+
+    return words(certificates.of(item, platform.release(), {}, (4,)))
+
+
 def _row(item: Profile, where: Mapping[str, str]) -> list[str]:
     features = item.features
     families = "/".join(str(family) for family in features.ip)
@@ -183,6 +192,10 @@ def _row(item: Profile, where: Mapping[str, str]) -> list[str]:
 
 def _features(item: Profile, where: Mapping[str, str]) -> list[tuple[str, str]]:
     features = item.features
+    model = []
+    if found := services(item):
+        model = [("Services in the lab (--proxy)", ", ".join(found))]
+        model += [("model", certified(item))] if item.cni != "none" else []  # baselines have none
     lab = (
         where["lab"]
         if not where["reason"]
@@ -202,11 +215,7 @@ def _features(item: Profile, where: Mapping[str, str]) -> list[tuple[str, str]]:
         ("default MTU", str(features.default_mtu)),
         ("more", "; ".join(features.extra) or "-"),
         ("in the lab", lab),
-        *(
-            [("Services in the lab (--proxy)", ", ".join(found))]
-            if (found := services(item))
-            else []
-        ),
+        *model,
         *_kubernetes(item),
     ]
     return rows + [(f"name in {study}", name) for study, name in item.studies.items()]

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from cnibench.certificates.format import Certificate
+from cnibench.certificates.format import Certificate, Rate
+
+_ALIKE = 0.05  # of a rate: a difference that is proven to be larger is said with the certificate
 
 
 def standing(
@@ -41,8 +43,19 @@ def standing(
         "ip": list(best.ip),
         "date": best.date,
         "differences": len(best.differences),
+        "rates": [said for rate in best.rates if (said := _unlike(rate))],
         "other": [name for name, holds in fits(best).items() if not holds],
     }
+
+
+def _unlike(rate: Rate) -> str:
+    """In words, where the agent's rate is not the model's; '' where it may be."""
+    if rate.ratio is None or rate.ci_low is None or rate.ci_high is None:
+        return ""
+    if rate.ci_low <= 1 + _ALIKE and rate.ci_high >= 1 - _ALIKE:
+        return ""
+    figures = f"{rate.ratio:.2f} [{rate.ci_low:.2f}, {rate.ci_high:.2f}]"
+    return f"{rate.workload} {rate.placement}: the agent has {figures} of the model's rate"
 
 
 def words(one: Mapping[str, Any]) -> str:
@@ -53,6 +66,8 @@ def words(one: Mapping[str, Any]) -> str:
         f"certified against {one.get('agent')} {one.get('version')}:"
         f" {one.get('differences')} difference{'s' * (one.get('differences') != 1)}"
     )
+    rates = one.get("rates")
+    said += "".join(f"; {rate}" for rate in (rates if isinstance(rates, list) else []))
     others = one.get("other")
     others = others if isinstance(others, list) else []
     ip = one.get("ip")
