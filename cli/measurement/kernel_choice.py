@@ -28,6 +28,7 @@ from cnibench.vm import preload
 from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.execute import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
+from cnibench.vm.machine import Size
 from cnibench.vm.requirements import problems as vm_problems
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,11 @@ class Machine:
     kernel: Kernel
     accelerator: Accelerator
     why: str
+
+    @property
+    def room(self) -> int:
+        """Bytes that it has for a run. Raises UsageError, MissingError."""
+        return Size.usual().room
 
     @property
     def emulated(self) -> bool:

@@ -54,12 +54,14 @@ class Request:
     warnings: Sequence[str] = ()
 
 
-def cluster_of(plan: Plan, options: ClusterOptions | None = None, *, keep: bool = False) -> Cluster:
-    """The cluster that the plan is measured on. Raises UsageError for options that its kind does
-    not take.
+def cluster_of(
+    plan: Plan, options: ClusterOptions | None = None, *, keep: bool = False, room: int = 0
+) -> Cluster:
+    """The cluster that the plan is measured on; ``room`` as in ``Options``. Raises UsageError for
+    options that its kind does not take.
     """
     kind: type[Cluster] = provider("clusters", plan.cluster)
-    return kind(options_of(plan, options, keep=keep))
+    return kind(replace(options_of(plan, options, keep=keep), room=room))
 
 
 def profile_problems(plan: Plan, cluster: Cluster) -> list[Problem]:

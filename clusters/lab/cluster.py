@@ -169,7 +169,7 @@ class LabCluster(Cluster, CellLimits, Nics, ServiceTime):
             return f"the model of {name} has no Services of IPv{cell.ip}"
         if services is not None:
             families = sum(family in profile.features.ip for family in self.options.ip)
-            return too_many(name, services, families)
+            return too_many(name, services, families, self.options.room)
         return ""
 
     def service_seconds(self, profile: Profile) -> float:

@@ -6,9 +6,11 @@ import ipaddress
 import json
 import re
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from cnibench.cli.measurement import kernel_choice, request
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.resources import in_bytes
@@ -31,6 +33,9 @@ from cnibench.planning.plan import Plan, build_plan
 from cnibench.registry import provider, providers
 from cnibench.system import memory
 from cnibench.testbed.cluster import Options
+from cnibench.vm.accel import Accelerator
+from cnibench.vm.kernel import Kernel
+from tests.unit._call import call
 from tests.unit._kubernetes_nodes import node
 from tests.unit._manifests import Cluster, golden
 
@@ -207,6 +212,26 @@ def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.Monk
     assert problem.remedy == "--proxy iptables or nftables or ebpf or none, or leave it out"
     (problem,) = lab.check(profiles["veth-baseline"].model_copy(update={"proxy": "iptables"}))
     assert problem.remedy == "--proxy none, or leave it out"
+
+
+def test_more_services_than_a_vm_has_memory_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vm = kernel_choice.Machine(
+        cast(Kernel, SimpleNamespace(release="6.1.0")), Accelerator("kvm"), ""
+    )
+    monkeypatch.setattr(kernel_choice, "decide", lambda *given, **more: vm)
+    monkeypatch.setattr(request, "check_machine", lambda *given: None)
+    monkeypatch.setattr(LabCluster, "check", lambda *given: [])
+    monkeypatch.setattr(memory, "available", lambda: 64 << 30)
+    monkeypatch.setenv("CNIBENCH_VM_MEMORY", "1792")
+    asked = ["run", "--dry-run", "--cni", "flannel", "--path", "clusterip", "--no-perf"]
+    work = "tcp-crr:services.count=10000:services.endpoints=5"
+    said = call([*asked, "--workload", work])
+    assert said.exit_code == 2
+    assert "about 1171 MiB on two nodes by iptables; the VM has 1024 MiB for them" in said.stderr
+    monkeypatch.setenv("CNIBENCH_VM_MEMORY", "6144")
+    assert call([*asked, "--workload", work]).exit_code == 0
 
 
 def test_more_services_than_the_smallest_node_has_memory_for_are_refused() -> None:

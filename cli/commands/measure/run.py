@@ -347,6 +347,7 @@ def command(
     if vm is not None:
         plan, shortened = vm.suited(plan, options)
         given_up += shortened
+        cluster = cluster_of(plan, cluster_options, keep=options.keep, room=vm.room)
     here = Here(folder, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     prepared = partial(
         prepare,

@@ -168,16 +168,20 @@ def bytes_on_node(name: str, services: Services, families: int) -> int:
     return proxy_of(name).bytes_each * services.count * services.endpoints * families
 
 
-def too_many(name: str, services: Services, families: int) -> str:
-    """Why this machine's memory has no room for these Services, in ``families`` address families on
-    two nodes, by the implementation of that name; '' when it has.
+def too_many(name: str, services: Services, families: int, room: int = 0) -> str:
+    """Why the memory has no room for these Services, in ``families`` address families on two nodes,
+    by the implementation of that name; '' when it has. ``room`` are the bytes that a VM has for
+    them; 0: this machine's memory counts.
     """
     needed = 2 * bytes_on_node(name, services, families)
-    if needed <= (free := memory.available()):
+    if needed <= (free := room or memory.available()):
         return ""
+    where = f"{free >> 20} MiB are free"
+    if room:
+        where = f"the VM has {free >> 20} MiB for them (CNIBENCH_VM_MEMORY gives it more)"
     return (
         f"{services.count} Services with {services.endpoints} endpoints each take about"
-        f" {needed >> 20} MiB on two nodes by {name}; {free >> 20} MiB are free: ask for fewer"
+        f" {needed >> 20} MiB on two nodes by {name}; {where}: ask for fewer"
     )
 
 

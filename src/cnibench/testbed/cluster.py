@@ -57,6 +57,7 @@ class Options:
     )  # label -> key -> value of --set
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     in_vm: bool = False  # the run was carried into a VM
+    room: int = 0  # bytes that the VM will have for it, where it is to be carried into one
 
 
 class Cluster(abc.ABC):

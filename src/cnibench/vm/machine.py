@@ -41,6 +41,11 @@ class Size:
     cpus: int = 2
     memory: int = _USUAL
 
+    @property
+    def room(self) -> int:
+        """Bytes that a run has beyond what the guest with one profile takes."""
+        return max(1, self.memory - _LEAST) << 20
+
     @classmethod
     def usual(cls) -> Size:
         """3 GiB, or what CNIBENCH_VM_MEMORY says, or less where the host has less to give.
