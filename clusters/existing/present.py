@@ -12,16 +12,13 @@ from cnibench.clusters.kubernetes.api import pods, resources
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError, access_of
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import recognise, suitability
-from cnibench.clusters.kubernetes.nodes import proxy_mode
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import other_services, paths, unsupported
 from cnibench.clusters.kubernetes.removal import cleaning
-from cnibench.clusters.lab.proxies.base import bytes_on_node
 from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
-from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import CURRENT, Profile, builtin
 from cnibench.model.units import seconds
@@ -174,20 +171,8 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition, ServiceTime
         return profile.name == present.name
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
-        if refused := unsupported.refusal(profile, cell):
-            return refused
-        asked = conditions.of(cell.params)
-        if asked is None or asked.services is None:
-            return ""
-        mode = proxy_mode.expected(profile)
-        needed = bytes_on_node(mode, asked.services, 1)
-        smallest = min((node.memory for node in self.nodes if node.memory), default=needed)
-        if needed <= smallest:
-            return ""
-        return (
-            f"{asked.services.count} Services with {asked.services.endpoints} endpoints each take"
-            f" about {needed >> 20} MiB on each node by {mode}; the smallest has"
-            f" {smallest >> 20} MiB for Pods: ask for fewer"
+        return unsupported.refusal(profile, cell) or unsupported.too_many_services(
+            profile, cell, lambda: [node.memory for node in self.nodes]
         )
 
     def seconds(self, profile: Profile) -> float:

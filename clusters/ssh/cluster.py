@@ -98,7 +98,11 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         return found
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
-        return unsupported.refusal(profile, cell)
+        return unsupported.refusal(profile, cell) or unsupported.too_many_services(
+            profile,
+            cell,
+            lambda: [machine.inspected.number("memory") << 10 for machine in self.machines],
+        )
 
     def seconds(self, profile: Profile) -> float:
         return 60.0

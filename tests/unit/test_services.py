@@ -23,6 +23,7 @@ from cnibench.clusters.lab.proxies import base, ebpf, iptables, nftables
 from cnibench.clusters.lab.rules import kubeproxy, kubeproxy_nft
 from cnibench.clusters.lab.rules.services import Service, default_services, many
 from cnibench.clusters.ssh.cluster import SshCluster
+from cnibench.clusters.ssh.inspection.report import Seen
 from cnibench.errors import ClusterError, MeasureError, UsageError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
@@ -243,10 +244,16 @@ def test_more_services_than_the_smallest_node_has_memory_for_are_refused() -> No
     flannel = builtin()["flannel"]
     many_services = {"services.count": 10_000, "services.endpoints": 10}
     said = existing.refuses(flannel, cell("flannel", **many_services))
-    assert "1171 MiB on each node by iptables; the smallest has 1024 MiB" in said
+    assert "1171 MiB on each node by iptables; the smallest has 1024 MiB:" in said
     faster = flannel.model_copy(update={"proxy": "ebpf"})
     assert not existing.refuses(faster, cell("flannel", **many_services))
     assert not existing.refuses(flannel, cell("flannel"))
+    machines = SshCluster.at("ssh://root@one,ssh://root@two")(Options())
+    for machine in machines.machines:
+        machine.seen = Seen({"memory": "1048576"})
+    assert "the smallest has 1024 MiB:" in machines.refuses(
+        flannel, cell("flannel", **many_services)
+    )
     existing.__dict__["nodes"] = [facts(nodes[2])]
     assert not existing.refuses(flannel, cell("flannel", **many_services))
 

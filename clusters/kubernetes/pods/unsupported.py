@@ -6,7 +6,11 @@ later.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from cnibench.clusters.kubernetes.nodes import proxy_mode
 from cnibench.clusters.kubernetes.pods import paths
+from cnibench.clusters.lab.proxies.base import bytes_on_node
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Policies
@@ -46,6 +50,25 @@ def refusal(profile: Profile, cell: Cell) -> str:
     if cell.workload == "pods" and profile.features.network_model == "host":
         return "its Pods use the node's network, so nothing is created for a Pod"
     return ""
+
+
+def too_many_services(profile: Profile, cell: Cell, memories: Callable[[], Iterable[int]]) -> str:
+    """Why the smallest of nodes with so much memory (bytes; 0: not known) has no room for the
+    Services of the cell's condition; '' when it has.
+    """
+    asked = conditions.of(cell.params)
+    if asked is None or asked.services is None:
+        return ""
+    mode = proxy_mode.expected(profile)
+    needed = bytes_on_node(mode, asked.services, 1)
+    smallest = min(filter(None, memories()), default=needed)
+    if needed <= smallest:
+        return ""
+    return (
+        f"{asked.services.count} Services with {asked.services.endpoints} endpoints each take"
+        f" about {needed >> 20} MiB on each node by {mode}; the smallest has {smallest >> 20} MiB:"
+        " ask for fewer"
+    )
 
 
 def enforcing(profile: Profile) -> str:
