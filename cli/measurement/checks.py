@@ -47,7 +47,7 @@ def possible_cells(
         and any(workload.looks for workload in workloads.values())
         else ""
     )
-    possible, refused = [], dict[str, None]()
+    possible, refused = [], dict[tuple[str, str], dict[str, None]]()
     for cell in planned:
         workload = workloads[cell.workload]
         reason = unsupported(cluster, needs(cell, workload))
@@ -56,10 +56,13 @@ def possible_cells(
         if not reason and denied and workload.looks:
             reason = f"it looks into the nodes' kernels: {denied}"
         if reason:
-            refused[f"{cell.label}, {cell.workload} is left out: {reason}"] = None
+            refused.setdefault((cell.label, reason), {})[cell.workload] = None
         else:
             possible.append(cell)
-    return possible, list(refused)
+    return possible, [
+        f"{label}: {', '.join(those)} {'is' if len(those) == 1 else 'are'} left out: {reason}"
+        for (label, reason), those in refused.items()
+    ]
 
 
 def check_slices(cells: Sequence[Cell], cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cnibench.cli.measurement import checks, request
@@ -51,6 +52,18 @@ def test_a_cell_that_needs_what_is_missing_is_refused_by_name(planned: Cell, lac
     assert possible_cells(LabCluster(Options()), [planned], profiles, used) == ([planned], [])
     for need in checks.needs(planned, workloads[planned.workload]):
         assert issubclass(KindCluster.deploys, need)
+
+
+def test_a_reason_is_said_once_for_all_workloads_of_a_label() -> None:
+    planned = [cell(name, path="clusterip") for name in ("tcp-rr", "tcp-stream")]
+    planned.append(msgspec.structs.replace(planned[0], label="other"))
+    profiles = {"flannel": builtin()["flannel"], "other": builtin()["flannel"]}
+    _, refused = possible_cells(Local(Options()), planned, profiles, providers("workloads"))
+    lacks = "--cluster local does not support paths other than Pod to Pod"
+    assert refused == [
+        f"flannel: tcp-rr, tcp-stream are left out: {lacks}",
+        f"other: tcp-rr is left out: {lacks}",
+    ]
 
 
 def test_nothing_is_started_when_every_cell_needs_what_is_missing(
