@@ -112,7 +112,7 @@ def compile_native(folder: Path = NATIVE) -> list[Path]:
                 f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc:"
                 " apt-get install gcc libc6-dev"
             )
-        options = ["-O2", "-static", "-std=gnu11"]
+        options = ["-O2", "-static", "-std=gnu11", "-pthread"]
         _compile([compiler, *options, *WARNINGS], [], source, target, "libc6-dev")
     return programs
 

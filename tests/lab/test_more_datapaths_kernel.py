@@ -114,6 +114,26 @@ def test_packets_between_nodes_cross_the_program_and_no_others(
     os.kill(pid, signal.SIGCONT)
 
 
+def test_the_socket_of_flannels_program_is_as_flanneld_has_it(make_deployment: Make) -> None:
+    """What /proc shows of flanneld v0.28.4 too: the socket blocks, and a thread waits for it in an
+    epoll instance that has it twice, edge-triggered.
+    """
+    deployment = make_deployment("flannel-udp")
+    pid = daemons(deployment).pids()["flannel-udp-a"]
+    process = Path(f"/proc/{pid}")
+    wait_for(lambda: len(list((process / "task").iterdir())) == 2, "no thread waits")
+    info = {one.name: one.read_text() for one in (process / "fdinfo").iterdir()}
+    watched = [
+        line.split() for text in info.values() for line in text.splitlines() if "tfd:" in line
+    ]
+    assert len(watched) == 2
+    assert len({words[1] for words in watched}) == 2, "two descriptors"
+    for words in watched:
+        assert int(words[3], 16) & (1 << 31), "edge-triggered"
+        flags = info[words[1]].split("flags:")[1].split()[0]
+        assert not int(flags, 8) & os.O_NONBLOCK
+
+
 def test_a_flushed_filter_of_swarm_is_caught(make_deployment: Make) -> None:
     deployment = make_deployment("swarm-vxlan-filter")
     for network in deployment.datapath.networks.values():  # type: ignore[attr-defined]

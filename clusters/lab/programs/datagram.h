@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the user-space tunnels here share: a UDP socket that never blocks, and how a program of ours ends. */
+/* What the user-space tunnels here share: addresses, and how a program of ours ends. */
 #pragma once
 
 #include <arpa/inet.h>
@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define BUFFER 65536
-#define KERNEL_BUFFER (4 << 20) /* bytes: as much as the machine's limit gives of it */
 
 static void fail(const char *what)
 {
@@ -29,19 +28,6 @@ static struct sockaddr_in endpoint(const char *address, uint16_t port)
 		exit(2);
 	}
 	return result;
-}
-
-static int udp_socket(const struct sockaddr_in *local)
-{
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), size = KERNEL_BUFFER;
-
-	if (fd < 0)
-		fail("socket");
-	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
-	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	if (bind(fd, (const struct sockaddr *)local, sizeof(*local)))
-		fail("bind");
-	return fd;
 }
 
 /* 1: done or dropped, as a network may; 0: nothing there. Ends the program on an error that will not pass. */

@@ -4,7 +4,8 @@
  * usage: flannel_udp TUN-DEVICE OWN-ADDRESS SUBNET/LENGTH=NODE-ADDRESS...
  *
  * Written after flannel v0.28.9 pkg/backend/udp/proxy_amd64.c: one thread, poll(2) on the device and the socket, one packet a call in each
- * direction until neither has one, a routing table searched from its beginning, the TTL lowered on the way out. No checksum and no
+ * direction until neither has one, a routing table searched from its beginning, the TTL lowered on the way out. The socket has the kernel's
+ * own buffers, and a datagram that it has no room for is waited with (cproxy_amd64.go: File.Fd() makes it block). No checksum and no
  * segmentation offload on the device (IFF_VNET_HDR is not asked for), as there. A packet without a route or without TTL left is dropped
  * (flannel would send an ICMP error). */
 #include "datagram.h"
@@ -14,6 +15,8 @@
 #include <linux/if_tun.h>
 #include <linux/ip.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 
 #define PORT 8285
@@ -97,11 +100,36 @@ static int tun_to_udp(int tun, int sock)
 	return 1;
 }
 
+static int listening(const struct sockaddr_in *local)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		fail("socket");
+	if (bind(fd, (const struct sockaddr *)local, sizeof(*local)))
+		fail("bind");
+	return fd;
+}
+
+/* flanneld is a program in Go, and the network poller of Go has the socket twice: by net.ListenUDP, and by the copy that the C code works with.
+ * Whatever comes or has left wakes the thread that waits there, which finds nobody who asked for it. */
+static void *poller(void *given)
+{
+	int sock = *(int *)given, copy = dup(sock), fd = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event both = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET}, found[128];
+
+	if (copy < 0 || fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, sock, &both) || epoll_ctl(fd, EPOLL_CTL_ADD, copy, &both))
+		fail("epoll");
+	for (;;)
+		epoll_wait(fd, found, sizeof(found) / sizeof(*found), -1);
+	return NULL;
+}
+
 static int udp_to_tun(int sock, int tun)
 {
 	static char packet[BUFFER];
 	struct iphdr *ip = (struct iphdr *)packet;
-	ssize_t length = recv(sock, packet, sizeof(packet), 0);
+	ssize_t length = recv(sock, packet, sizeof(packet), MSG_DONTWAIT);
 
 	if (length < 0)
 		return went(length, "recv");
@@ -114,6 +142,7 @@ int main(int argc, char **argv)
 {
 	struct pollfd waiting[2];
 	struct sockaddr_in local;
+	pthread_t other;
 	int tun, sock;
 
 	if (argc < 4) {
@@ -123,8 +152,11 @@ int main(int argc, char **argv)
 	for (int i = 3; i < argc; i++)
 		add_route(argv[i]);
 	local = endpoint(argv[2], PORT);
-	sock = udp_socket(&local);
+	sock = listening(&local);
 	tun = open_tun(argv[1]);
+	errno = pthread_create(&other, NULL, poller, &sock);
+	if (errno)
+		fail("pthread_create");
 	waiting[0] = (struct pollfd){.fd = tun, .events = POLLIN};
 	waiting[1] = (struct pollfd){.fd = sock, .events = POLLIN};
 	for (;;) {

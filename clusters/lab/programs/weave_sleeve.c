@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #define PORT 6783
+#define KERNEL_BUFFER (4 << 20) /* bytes: as much as the machine's limit gives of it */
 #define NAME 6
 #define HEAD (NAME + 2 * NAME + 2)
 #define SHORTEST 14 /* an Ethernet header */
@@ -42,6 +43,19 @@ static void read_name(const char *text, unsigned char *name)
 		fprintf(stderr, "%s: not a MAC address\n", text);
 		exit(2);
 	}
+}
+
+static int udp_socket(const struct sockaddr_in *local)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), size = KERNEL_BUFFER;
+
+	if (fd < 0)
+		fail("socket");
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	if (bind(fd, (const struct sockaddr *)local, sizeof(*local)))
+		fail("bind");
+	return fd;
 }
 
 static int open_device(const char *name)
