@@ -47,7 +47,9 @@ def copied(reader: RunReader, name: str, folder: Path) -> None:
             writer.attestations(one for one in reader.attestations() if one.block == block)
             for cell in plan.cells:
                 samples = [
-                    msgspec.structs.replace(one, value=one.value * noise.gauss(1, 0.01))
+                    msgspec.structs.replace(
+                        one, value=one.value and one.value * noise.gauss(1, 0.01)
+                    )
                     for one in reader.samples()
                     if (one.cell, one.block) == (cell.id, block)
                 ]
