@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, kept_cluster, output
+from kind import images
 from kind.parts import Parts
 
 
@@ -25,13 +26,8 @@ def home(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="package")
 def flannel(kind_parts: Parts) -> list[str]:
-    """What installs flannel where nothing can be fetched."""
-    return [
-        "--image-archive",
-        str(kind_parts.flannel),
-        "--set",
-        f"chart={kind_parts.charts['flannel']}",
-    ]
+    """What installs flannel where nothing can be fetched; the nodes have its images."""
+    return ["--set", f"chart={kind_parts.charts['flannel']}"]
 
 
 @pytest.fixture(scope="package")
@@ -57,6 +53,8 @@ def kept(
         "--duration",
         "6s",  # all tests wait for it: that perf begins late must not fail it
         *flannel,
+        "--image-archive",
+        images.control_plane() / "pause.tar",  # a small one: of flannel's it takes most of a minute
         cwd=folder,
     )
     kubeconfig, name = kept_cluster(done.stderr)

@@ -54,8 +54,7 @@ def sliced(
 ) -> Path:
     """The folder of a run with the default method, on dual-stack clusters."""
     folder = tmp_path_factory.mktemp("sliced")
-    # Without the archive: the nodes have its images.
-    words = [word.replace("chart=", "flannel-host-gw:chart=") for word in flannel[-2:]]
+    words = [word.replace("chart=", "flannel-host-gw:chart=") for word in flannel]
     cells = ("--placement", "inter", "--ip", "both", "--congestion-control", "reno")
     run = ("run", "--cluster", "kind", "--cni", ",".join(CNIS), "--blocks", "1")
     cnibench(*run, *cells, *words, cwd=folder)
