@@ -102,16 +102,17 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         assert self._making is not None
         assert self._claim is not None
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
+        run = self._making.run
         known = {
             **({} if current else subnets.variables(self.access, self.nodes, self.options.cluster)),
             **{key: settings[key] for key in GIVEN if key in settings},
-            "run": self._making.run,
+            "run": run,
             "owner": state.owner(),
         }
         given = {key: value for key, value in settings.items() if key not in GIVEN}
 
         def uninstall() -> None:
-            self._check_alone(profile.name)
+            self._check_alone(profile.name, run)
             install.uninstall(self.access, profile, known, nodes, saved=self._saved())
             self._bare = True
 
@@ -156,7 +157,8 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                     if not current and not self._claim.lease.check():
                         uninstall()
                 except CnibenchError as error:
-                    self.notify(f"{label} is not removed: {error.message}")
+                    more = f"; remedy: {error.remedy}" if error.remedy else ""
+                    self.notify(f"{label} is not removed: {error.message}{more}")
             raise
         self._deployments.append(deployment)
         return deployment
@@ -179,7 +181,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             assert self._making is not None
             own = left.run == self._making.run
             if own:  # an uninstallation that failed, tried once more
-                self._check_alone(left.profile)
+                self._check_alone(left.profile, left.run)
             else:
                 self._left_cni(take=self._making.run)
             install.uninstall(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cnibench.clusters.existing.present import NO_CNI, PresentCluster
 from cnibench.clusters.kubernetes import install
@@ -36,6 +37,11 @@ class GuardedCluster(PresentCluster, Consent):
     """Refuses what was not allowed, and what would harm others."""
 
     _asked: Collection[str] = ()  # the CNIs of this run's profiles
+
+    @cached_property
+    def _expired(self) -> set[tuple[Any, ...]]:
+        """Leases that nobody renews."""
+        return set()
 
     def permit(self, cells: Sequence[Cell]) -> None:
         asked = [conditions.of(cell.params) for cell in cells]
@@ -156,21 +162,27 @@ class GuardedCluster(PresentCluster, Consent):
                     "kubectl describe node says more",
                 )
 
-    def _check_alone(self, profile: str) -> None:
-        """Raises RefusedError when Pods of others have come since this run installed its CNI: they
-        would be evicted, and without a network then.
+    def _check_alone(self, profile: str, run: str) -> None:
+        """Raises RefusedError when Pods of others have come since ``run`` installed its CNI, or
+        another run has begun to use it: they would lose their network.
         """
+        where = f"on the cluster of the context '{self.access.context}'"
         if strangers := safety.foreign(self.access.listed("pods")):
             raise safety.RefusedError(
-                f"{safety.some([name for _, name in strangers])} started on the cluster of the"
-                f" context '{self.access.context}' during the run: {profile} is not removed,"
-                " because they would lose their network",
+                f"{safety.some([name for _, name in strangers])} started {where} during the run:"
+                f" {profile} is not removed, because they would lose their network",
                 "delete these Pods, then: cnibench clean --cluster existing --allow-install",
+            )
+        if users := discovery.users(self.access, self.notify, run, self._expired):
+            raise safety.RefusedError(
+                f"the run {users[0].run} of {users[0].owner} began {where} during this one:"
+                f" {profile} is not removed, because that run would lose its network",
+                "when that run has ended: cnibench clean --cluster existing --allow-install",
             )
 
     def _check_unused(self, run: str = "") -> None:
         """Raises RefusedError when a run uses the cluster, other than ``run``."""
-        if users := discovery.users(self.access, self.notify, run):
+        if users := discovery.users(self.access, self.notify, run, self._expired):
             raise safety.RefusedError(
                 f"the run {users[0].run} of {users[0].owner} uses the cluster of the context"
                 f" '{self.access.context}': no CNI is changed under it",

@@ -114,8 +114,8 @@ def test_a_cni_stays_below_a_run_that_did_not_install_it(cluster: Any) -> None:
     cluster.run("measures", holder="wise-yew-999999_measures")
     assert left(cluster)[1].kept == "the run measures uses it"
     assert left(cluster, run="measures")[1].kept == "", "a run is not in its own way"
-    assert [one.name for one in discovery.users(cluster, lambda text: None)] == ["measures"]
-    assert discovery.users(cluster, lambda text: None, "measures") == []
+    assert [one.name for one in discovery.users(cluster, print, "", set())] == ["measures"]
+    assert discovery.users(cluster, print, "measures", set()) == []
 
 
 def test_a_run_that_begins_meanwhile_keeps_the_cni(cluster: Any) -> None:
@@ -138,10 +138,39 @@ def existing(cluster: Any) -> Any:
 
 
 def test_a_cni_is_not_removed_under_pods_that_came_meanwhile(existing: Any, cluster: Any) -> None:
-    existing._check_alone("flannel")
+    existing._check_alone("flannel", "mine")
     cluster.listed = lambda *what: [SOMEBODYS]
     with pytest.raises(RefusedError, match="shop/cart"):
-        existing._check_alone("flannel")
+        existing._check_alone("flannel", "mine")
+
+
+def test_a_cni_is_not_removed_under_a_run_that_began_meanwhile(existing: Any, cluster: Any) -> None:
+    cluster.run("mine", holder="ours")
+    existing._check_alone("flannel", "mine")
+    cluster.run("later", holder="wise-yew-999999_later")
+    with pytest.raises(RefusedError, match=r"the run later of calm-otter-0123ab .* flannel") as it:
+        existing._check_alone("flannel", "mine")
+    assert "cnibench clean --cluster existing --allow-install" in it.value.remedy
+    cluster.run("later", holder="")
+    existing._check_alone("flannel", "mine")
+
+
+def test_a_run_that_was_killed_is_watched_once(
+    existing: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each removal of a run with several blocks asks."""
+    monkeypatch.setattr(discovery, "_MARGIN", 0.0)
+    said: list[str] = []
+    existing.notify = said.append
+    cluster.run("killed", holder="wise-yew-999999_killed")
+    cluster.objects[lease.path("killed")]["spec"]["leaseDurationSeconds"] = 0.05
+    cluster.renewing.clear()
+    existing._check_alone("flannel", "mine")
+    existing._check_alone("flannel", "mine")
+    assert len(said) == 1
+    cluster.renewing.add(lease.path("killed"))  # it was only suspended
+    with pytest.raises(RefusedError, match="the run killed"):
+        existing._check_alone("flannel", "mine")
 
 
 def test_another_run_keeps_a_cni_that_nobody_recorded(existing: Any, cluster: Any) -> None:

@@ -76,10 +76,20 @@ def watched(access: Access, found: Sequence[Space], notify: Callable[[str], None
     return [one for one in settled.values() if one.uid]
 
 
-def users(access: Access, notify: Callable[[str], None], run: str = "") -> list[Space]:
-    """The namespaces of runs that live, other than ``run``. Raises ClusterError."""
-    held = [one for one in spaces(access) if one.use == "held" and one.run != run]
-    return [one for one in watched(access, held, notify) if one.use == "live"]
+def users(
+    access: Access, notify: Callable[[str], None], run: str, expired: set[tuple[Any, ...]]
+) -> list[Space]:
+    """The namespaces of runs that live, other than ``run``. ``expired`` gets the Leases that nobody
+    renews; one that has not changed since is not watched again. Raises ClusterError.
+    """
+    held = [
+        one
+        for one in spaces(access)
+        if one.use == "held" and one.run != run and lease.changed(one.lease) not in expired
+    ]
+    found = watched(access, held, notify)
+    expired |= {lease.changed(one.lease) for one in found if one.use == "expired" and one.lease}
+    return [one for one in found if one.use == "live"]
 
 
 def _look_again(access: Access, known: Space) -> Space:
