@@ -92,8 +92,9 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         if current and (
             deployment := next((one for one in self._deployments if one.label == label), None)
         ):
-            if not deployment.alive():
+            if not (died := deployment.alive()):
                 return deployment
+            self.notify(f"{label}: {died}; its Pods are made again")
             self._deployments.remove(deployment)
             KubernetesDeployment.remove(deployment)  # its Pods are dead, and their names are wanted
         if current:

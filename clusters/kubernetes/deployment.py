@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.following import Following
-from cnibench.clusters.kubernetes.nodes import tunnels
+from cnibench.clusters.kubernetes.nodes import restarts, tunnels
 from cnibench.clusters.kubernetes.nodes.nodes import facts
-from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod, on_each
 from cnibench.clusters.kubernetes.nodes.processes import Processes
 from cnibench.clusters.kubernetes.pods.denial import Denying
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
@@ -50,6 +50,10 @@ class KubernetesDeployment(
     _processes: Processes | None = None
     _news: Following | None = None  # of all Pods in our namespace
     _listed: State | None = None  # what the kernels had after the installation
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._starts = on_each(self._nodes, restarts.start_of)
 
     @cached_property
     def _tunnels(self) -> dict[tuple[str, int], str]:
@@ -117,8 +121,8 @@ class KubernetesDeployment(
                 pod.run(["ip", "tcp_metrics", "flush"], timeout=20, check=False)
 
     def alive(self) -> str:
-        """Which node is not Ready, which Pod does not run, or that the API server does not
-        answer.
+        """Which node is not Ready or was restarted, which Pod does not run, or that the API server
+        does not answer.
         """
         if self.broken:
             return self.broken
@@ -136,6 +140,9 @@ class KubernetesDeployment(
                 return f"the Pod {gone[0]} is gone: somebody else has removed it"
             for item in there:
                 if not pods.is_ready(item) and not item["metadata"].get("deletionTimestamp"):
+                    if where := self._restarted(item["spec"].get("nodeName", "")):
+                        self.broken = f"node {where} was restarted, and its Pods ended with it"
+                        return self.broken
                     reason, said = pods.trouble(item)
                     return (
                         f"the Pod {item['metadata']['name']} runs no more: {reason or 'not Ready'}"
@@ -143,6 +150,15 @@ class KubernetesDeployment(
                     )
         except CnibenchError as error:
             return error.message
+        return ""
+
+    def _restarted(self, name: str) -> str:
+        """The node of that name on the cluster, as we call it, if it was restarted since this
+        deployment was made; else ''.
+        """
+        for node, start in zip(self._nodes, self._starts, strict=True):
+            if node.facts.name == name and restarts.restarted(node, start):
+                return node.name
         return ""
 
     def _all_run(self) -> bool:

@@ -6,6 +6,7 @@ import itertools
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -267,6 +268,7 @@ class SshLab(BareMachines, CellLimits, Consent, Outages):
                 except CnibenchError as failure:
                     failures.append(failure)
                     continue
+                found = replace(found, restarted=machine.connection.restarted)
                 self.notify(f"{machine.address}: {found.words()}")
                 if not found.same:
                     failures.append(_changed(machine, found))
@@ -280,7 +282,4 @@ def _listing(machine: Machine) -> list[str]:
 
 
 def _changed(machine: Machine, found: Comparison) -> ClusterError:
-    return ClusterError(
-        f"{machine.address} is {found.words()}",
-        "what is named came meanwhile, by somebody else or by itself",
-    )
+    return ClusterError(f"{machine.address} is {found.words()}", found.remedy)

@@ -282,9 +282,7 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
                 failures.append(
                     ClusterError(
                         f"{machine.address} is {found.words()}",
-                        f"cnibench clean --cluster {self.text}"
-                        if found.failed
-                        else "what is named appeared during the run; cnibench did not create it",
+                        f"cnibench clean --cluster {self.text}" if found.failed else found.remedy,
                     )
                 )
         return failures

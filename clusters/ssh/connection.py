@@ -17,8 +17,8 @@ from typing import IO
 from cnibench.clusters.ssh.address import Address
 from cnibench.clusters.ssh.failures import explained
 from cnibench.errors import ClusterError, CnibenchError, LimitError
+from cnibench.system import boot, scratch
 from cnibench.system import process as programs
-from cnibench.system import scratch
 from cnibench.system.process import Done, Errors, Process
 
 LOST = 255  # ssh's own exit status
@@ -28,6 +28,9 @@ _AGAIN = 2.0  # s between attempts
 _NOTICED = 20.0  # s until a connection that was lost has ended here
 _BEAT = 5.0  # s between two lines for the command that is held
 _HELD = 3  # exit status of a command to hold when somebody else holds it
+# Says that it is up, and which start of the machine this is; then it lasts until our end of its
+# standard input is closed.
+_UP = f"sh -c 'echo up; cat {' '.join(boot.FILES)} 2>/dev/null; echo; exec cat'"
 # Without its master, ssh would make a connection of its own: to another machine, where only the
 # master was given a port.
 _SHARED = ("-oClearAllForwardings=yes", "-oProxyCommand=false")
@@ -46,7 +49,7 @@ _OPTIONS = (
 
 class Connection:
     """Opened by ``open``, closed by ``close``. ``notify`` is told when it is lost and made
-    again.
+    again, and whether the machine was ``restarted`` in between.
     """
 
     def __init__(self, address: Address, patience: float = _PATIENCE) -> None:
@@ -54,6 +57,8 @@ class Connection:
         self.patience = patience
         self.notify: Callable[[str], None] = lambda text: None
         self._stack = contextlib.ExitStack()
+        self.restarted = False
+        self._start = ""  # of the machine, as boot.start has it
         self._forwards: list[str] = []
         self._wanted = False
         self._up = threading.Event()
@@ -271,20 +276,34 @@ class Connection:
             *port,
             *forwards,
             self._target(),
-            "echo up; exec cat",  # until our end of its standard input is closed
+            _UP,
         ]
         process, given, answer = programs.converse(argv, errors)
         self._master = process
         with process, given, answer:
             if answer.readline().strip() == b"up":
+                restarted = self._look(answer)
                 self._failure = None
                 self._number += 1
                 self._up.set()
                 self._answered.set()
                 if lost:
                     seconds = time.monotonic() - lost
-                    self.notify(f"{self.address}: connected again after {seconds:.0f} s")
+                    more = "; the machine was restarted" if restarted else ""
+                    self.notify(f"{self.address}: connected again after {seconds:.0f} s{more}")
                 answer.read()
             with contextlib.suppress(CnibenchError):
                 process.wait(2.0)
             raise explained(str(self.address), errors.text())
+
+    def _look(self, answer: IO[bytes]) -> bool:
+        """Was the machine restarted since the connection before this one?"""
+        said = []
+        while (line := answer.readline()).strip():
+            said.append(line.decode(errors="replace"))
+        if not said or not line:  # it cannot be read, or the connection ended in the middle
+            return False
+        before, self._start = self._start, boot.start(said[0], said[-1])
+        again = before not in ("", self._start)
+        self.restarted |= again
+        return again

@@ -30,12 +30,14 @@ _TITLES = {
 class Comparison:
     """A machine now, and before the run. ``failed`` says what could not be undone; ``gone`` and
     ``new`` are lines of its listing; ``compared`` counts those that were compared, by section.
+    ``restarted``: the machine was, in between.
     """
 
     failed: tuple[str, ...]
     gone: tuple[str, ...]
     new: tuple[str, ...]
     compared: dict[str, int]
+    restarted: bool = False
 
     @property
     def same(self) -> bool:
@@ -51,17 +53,25 @@ class Comparison:
         sizes = ", ".join(
             f"{count} {name}{'s' * (count != 1)}" for name, count in self.compared.items() if count
         )
-        loaded = remains.loaded(self.new)
+        more = remains.loaded(self.new)
+        more += "; it was restarted in the meantime" if self.restarted else ""
         if self.same:
-            return f"as it was before, no difference in {sizes}{loaded}"
+            return f"as it was before, no difference in {sizes}{more}"
         found = [*self.failed, *remains.differences(self.gone, self.new)]
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        return f"not as it was before: {'; '.join(found[:_MOST])}{more}{loaded}"
+        rest = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        return f"not as it was before: {'; '.join(found[:_MOST])}{rest}{more}"
+
+    @property
+    def remedy(self) -> str:
+        """About differences that the run did not make."""
+        if self.restarted:
+            return "a restart ends what was set by hand: set it again, where it is gone"
+        return "what is named appeared during the run; cnibench did not create it"
 
 
 def comparison(output: str) -> Comparison:
     """Out of what scripts/putback.sh prints."""
-    failed, gone, new, counts = [], [], [], Counter[str]()
+    failed, gone, new, counts, restarted = [], [], [], Counter[str](), False
     for line in output.splitlines():
         kind, _, rest = line.partition(" ")
         if kind == "failed:":
@@ -73,7 +83,9 @@ def comparison(output: str) -> Comparison:
         elif kind == "compared":
             section, _, number = rest.partition(" ")
             counts[_title(section)] += int(number)
-    return Comparison(tuple(failed), tuple(gone), tuple(new), dict(counts))
+        elif kind == "restarted":
+            restarted = True
+    return Comparison(tuple(failed), tuple(gone), tuple(new), dict(counts), restarted)
 
 
 def compared(before: Sequence[str], look: Callable[[], Sequence[str]], limit: float) -> Comparison:

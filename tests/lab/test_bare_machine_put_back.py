@@ -117,6 +117,15 @@ def test_a_line_of_the_journal_that_was_cut_is_not_undone(machine: BareMachine) 
     assert found.same, found.words()
 
 
+def test_a_machine_that_was_restarted_is_put_back_and_named(machine: BareMachine) -> None:
+    """A container that is restarted keeps its boot ID: its process 1 is another one."""
+    bring_up(machine)
+    machine.on(f"sed -i 's/ [0-9]*$/ 1/' {D}/boot")
+    found = put_back(machine)
+    assert found.same, found.words()
+    assert found.words().endswith("it was restarted in the meantime")
+
+
 def test_images_make_room_on_a_full_disk(machine: BareMachine) -> None:
     machine.on("mount -t tmpfs -o size=20m none /var/lib")
     bring_up(machine)

@@ -48,6 +48,44 @@ def test_what_is_held_is_held_again(
     assert len(times.read_text()) >= 3
 
 
+@pytest.mark.parametrize("files", [1, 2], ids=["boot-id", "process-1"])
+def test_a_machine_that_was_restarted_is_named(
+    files: int, connection: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A machine that is a container keeps its boot ID; of others process 1 may not be seen."""
+    monkeypatch.setattr("cnibench.clusters.ssh.connection._AGAIN", 0.05)
+    seen = [tmp_path / "boot_id", tmp_path / "stat"]
+    stat = "1 (a (b) c) S" + " 0" * 18
+    seen[0].write_text("first\n")
+    if files > 1:
+        seen[1].write_text(f"{stat} 100 0\n")
+    words = " ".join(map(str, seen))
+    command = f"sh -c 'echo up; cat {words} 2>/dev/null; echo; exec cat'"
+    monkeypatch.setattr("cnibench.clusters.ssh.connection._UP", command)
+    said: list[str] = []
+    connection.notify = said.append
+
+    def lose() -> str:
+        before = len(said)
+        assert connection._master is not None
+        connection._master.kill()
+        end = time.monotonic() + 10
+        while len(said) < before + 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        return said[-1]
+
+    connection.open()
+    assert lose().endswith(" s")
+    assert not connection.restarted
+    if files > 1:
+        seen[1].write_text(f"{stat} 200 0\n")
+    else:
+        seen[0].write_text("second\n")
+    assert lose().endswith(" s; the machine was restarted")
+    assert lose().endswith(" s")
+    assert connection.restarted
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

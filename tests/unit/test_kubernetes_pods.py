@@ -121,14 +121,14 @@ def node(name: str) -> dict[str, Any]:
     }
 
 
-def deployment(api: Any) -> KubernetesDeployment:
+def deployment(api: Any, host: bool = False) -> KubernetesDeployment:
     making = Making("space", "run", "workload:1", "agent:1", rights="none")
     nodes = [
         KubernetesNode(
             name,
             facts(node(f"node-{name}")),
             Gateway(api, "space", f"agent-{name}", "the agent"),
-            host=False,
+            host=host,
         )
         for name in "ab"
     ]
@@ -160,3 +160,53 @@ def test_a_pair_that_does_not_run_is_removed_and_can_be_made_later() -> None:
     api.evicting = False
     assert [pod.name for pod in found.pair("inter", 1)] == ["a2", "b2"]
     assert found.alive() == ""
+
+
+def restarts(api: Any, monkeypatch: pytest.MonkeyPatch, host: bool, *later: str | None) -> str:
+    """What is said of Pods of which one has ended, when their agents say ``later`` which start of
+    their node it is; None: they are not back yet.
+    """
+    monkeypatch.setattr("cnibench.clusters.kubernetes.nodes.restarts._AGAIN", 0.01)
+    stat = "1 (systemd) S" + " 0" * 18
+    said: list[str | None] = ["boot 1", "boot 1", *later]
+
+    def read_all(gateway: Gateway, paths: Sequence[str]) -> list[str]:
+        now = said.pop(0) if len(said) > 1 else said[0]
+        if now is None:
+            raise ClusterError("the connection is lost")
+        boot_id, began = now.split()
+        return [f"{boot_id}\n", f"{stat} {began} 0\n"][: len(paths)]
+
+    monkeypatch.setattr(Gateway, "read_all", read_all)
+    found = deployment(api, host)
+    api.pods["b0"]["status"] = {"phase": "Failed", "reason": "NodeShutdown", "message": "x"}
+    first = found.alive()
+    assert found.alive() == first
+    return first
+
+
+ENDED = "the Pod b0 runs no more: Ended NodeShutdown x"
+RESTARTED = "node b was restarted, and its Pods ended with it"
+
+
+@pytest.mark.parametrize(
+    ("host", "later", "expected"),
+    [
+        (True, ["boot 1"], ENDED),
+        (True, ["other 1"], RESTARTED),
+        (True, [None, None, "boot 2"], RESTARTED),  # a container, and its agent comes later
+        (False, ["other 2"], RESTARTED),
+        (False, ["boot 2"], ENDED),  # of a confined agent's own container
+    ],
+)
+def test_a_node_that_was_restarted_is_named(
+    host: bool, later: list[str | None], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert restarts(Api(), monkeypatch, host, *later) == expected
+
+
+def test_an_agent_that_does_not_come_back_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cnibench.clusters.kubernetes.nodes.restarts._BACK", 0.05)
+    assert restarts(Api(), monkeypatch, True, None) == ENDED

@@ -180,6 +180,16 @@ def test_a_machine_that_is_not() -> None:
     assert failed.words() == (
         "not as it was before: device cni0 stays; sysctl a = 2, was 1 (sysctl -w a=1 sets it back)"
     )
+    assert "cnibench did not create it" in failed.remedy
+
+
+def test_a_machine_that_was_restarted() -> None:
+    again = comparison((GOLDEN / "putback.txt").read_text() + "restarted\n")
+    assert again.same
+    assert again.words().endswith("; it was restarted in the meantime")
+    lost = comparison("- sysctl a = 1\n+ sysctl a = 2\nrestarted\n")
+    assert lost.words().endswith("; it was restarted in the meantime")
+    assert "set it again" in lost.remedy
 
 
 @pytest.mark.parametrize("script", sorted(_SCRIPTS.glob("*.sh")), ids=lambda path: path.name)

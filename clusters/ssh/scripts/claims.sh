@@ -40,7 +40,7 @@ fallback() { case $1 in tunl0 | ip6tnl0 | sit0 | gre0) true ;; *) false ;; esac;
 # was, by their first index since the machine's start. One that comes later, or in place of another,
 # is somebody else's.
 see() {
-  boot=$(cat /proc/sys/kernel/random/boot_id)
+  boot=$(booted)
   if [ "$(sed -n 's/^boot //p' "$1/seen" 2>/dev/null)" != "$boot" ]; then
     printf 'boot %s\n' "$boot" >"$1/seen"
   elif [ -e "$1/ready" ]; then

@@ -33,3 +33,6 @@ apt() { DEBIAN_FRONTEND=noninteractive apt-get -q -o Dir::State::lists="$D/apt/l
 
 # started PID: when it began, in ticks since the machine's start.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+
+# booted: which start of the machine this is. One that is a container keeps the boot ID of its host.
+booted() { printf '%s %s\n' "$(cat /proc/sys/kernel/random/boot_id)" "$(started 1)"; }

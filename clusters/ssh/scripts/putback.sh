@@ -1,6 +1,6 @@
 # Undoes what the journal says, then compares the machine with what it was. What cannot be shown to
 # be ours stays. Prints "failed: ..." for what could not be undone, "- LINE" and "+ LINE" for what is
-# gone and new, and "compared SECTION NUMBER".
+# gone and new, "restarted" if the machine was, and "compared SECTION NUMBER".
 # $1: the run. Exit 1: it was not put back, and standard error says why.
 [ -e "$D/journal" ] || { rm -rf --one-file-system -- "$D"; echo nothing; exit 0; }
 [ "$(cat "$D/run" 2>/dev/null)" = "$1" ] || fail "the run $(cat "$D/run" 2>/dev/null) has changed it, and not $1"
@@ -26,6 +26,7 @@ systemctl daemon-reload >/dev/null 2>&1
 systemctl reset-failed kubelet cnibench-containerd >/dev/null 2>&1
 unload
 
+[ ! -s "$D/boot" ] || [ "$(booted)" = "$(cat "$D/boot")" ] || echo restarted
 listing >"$D/after"
 comm -23 "$D/before" "$D/after" | sed 's/^/- /'
 comm -13 "$D/before" "$D/after" | sed 's/^/+ /'
