@@ -1,5 +1,6 @@
 # kubeadm $1 (init or join) with the configuration $D/kubeadm.yaml; once.
 [ -e "$D/$1.done" ] && exit 0
+systemctl start cnibench-containerd >/dev/null 2>&1 # waits for it: the machine may have just been restarted
 [ -e "$D/$1.begun" ] && kubeadm reset --force --cri-socket unix://$SOCKET >/dev/null 2>&1
 : >"$D/$1.begun"
 for root in /sys/fs/cgroup /sys/fs/cgroup/*; do # all hierarchies of version 1, the one of version 2
