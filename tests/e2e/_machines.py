@@ -16,6 +16,7 @@ from _kind_runs import engine, until
 from kind import binaries, images, machine
 from kind.parts import Parts
 
+_BEHIND = "behind"  # what the user's configuration calls the second one, behind a jump host
 _RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")  # of this machine's packages
 
 
@@ -33,6 +34,11 @@ class Machines:
     def cluster(self) -> str:
         return ",".join(f"ssh://root@{address}" for address in self.addresses)
 
+    @property
+    def behind(self) -> str:
+        """The same, the second one reached through the first."""
+        return f"ssh://root@{self.addresses[0]},ssh://root@{_BEHIND}"
+
     def on(self, which: int, command: str) -> str:
         """A command of the shell on one of them, without ssh."""
         return engine("podman", "exec", self.names[which], "sh", "-c", command)
@@ -40,6 +46,24 @@ class Machines:
     def listing(self, which: int) -> list[str]:
         """What it has, by commands that are not cnibench's."""
         return self.on(which, _LISTING).splitlines()
+
+    def restart(self, which: int) -> None:
+        """As near to a reboot as a container gets: all its processes are new."""
+        had = self.on(which, "ip -o -4 address show dev eth0; ip route show default")
+        address, default = had.split()[3], had.splitlines()[-1]
+        engine("podman", "restart", "--time=0", self.names[which])
+        # podman gives it another address
+        self.on(
+            which,
+            f"ip address flush dev eth0 scope global; ip address add {address} dev eth0;"
+            f" ip route replace {default}",
+        )
+        self._await_running(which)
+
+    def _await_running(self, which: int) -> None:
+        until(lambda: "running" in self.on(which, _RUNNING))
+        # The kernel adds the route of an address some time after the address.
+        until(lambda: " table local " in self.on(which, _ADDRESSED))
 
 
 _LISTING = """
@@ -96,17 +120,16 @@ def machines(parts: Parts, folder: Path) -> Iterator[Machines]:
         one, two = (engine("podman", "inspect", "-f", found, name).strip() for name in names)
         made = Machines(names, (one, two), parts_folder(folder / "parts"), folder)
         for which in (0, 1):
-            until(lambda which=which: "running" in made.on(which, _RUNNING))
-            # The kernel adds the route of an address some time after the address.
-            until(lambda which=which: " table local " in made.on(which, _ADDRESSED))
+            made._await_running(which)
             made.on(
                 which,
                 f"mkdir -p /root/.ssh; echo '{key.with_suffix('.pub').read_text()}'"
                 " >/root/.ssh/authorized_keys; chmod -R go= /root/.ssh",
             )
         config.write_text(
-            f"Host {one} {two}\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
+            f"Host {one} {two} {_BEHIND}\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {known}\n"
+            f"Host {_BEHIND}\n  HostName {two}\n  ProxyJump root@{one}\n"
         )
         scan = subprocess.run(["ssh-keyscan", one, two], capture_output=True, text=True, check=True)
         known.write_text(scan.stdout)

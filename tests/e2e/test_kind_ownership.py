@@ -16,6 +16,7 @@ import pytest
 from _kind_runs import CNIBENCH, ONE_CELL, lines, output, run_of, run_shop, until
 
 from cnibench.clusters.kubernetes.cni import recognise
+from cnibench.clusters.kubernetes.ownership.namespace import Claim
 
 if TYPE_CHECKING:
     from _kind_cluster import Kept
@@ -186,18 +187,30 @@ def test_clean_obeys_the_checks_of_run_from_wherever_it_is_called(
 def test_what_is_measured_while_the_api_server_is_silent_is_measured_again(
     bare_cluster: Kept, tmp_path: Path
 ) -> None:
+    """Another run begins after that. It keeps its network."""
     user = User(tmp_path / "user", bare_cluster)
     node = f"{bare_cluster.cluster.name}-control-plane"
     server = output("podman", "exec", node, "pidof", "kube-apiserver").strip()
-    with user.running("--duration", "8s") as process:
-        output("podman", "exec", node, "kill", "-STOP", server)
-        try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-        finally:
-            output("podman", "exec", node, "kill", "-CONT", server)
-        said = process.communicate(timeout=LIMIT)[1]
-    assert process.returncode == 0, said
+    access, making = bare_cluster.access, bare_cluster.making
+    try:
+        with user.running("--duration", "8s") as process:
+            output("podman", "exec", node, "kill", "-STOP", server)
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
+            finally:
+                output("podman", "exec", node, "kill", "-CONT", server)
+            until(lambda: access.call("GET", "/readyz").ok)
+            other = Claim(access, making.given(making.rights, f"{making.namespace}-more"))
+            try:
+                said = process.communicate(timeout=LIMIT)[1]
+            finally:
+                other.remove()
+        assert process.returncode == 1, said
+        assert "bridge-static is not removed, because that run would lose its network" in said
+        assert "removed: the profile bridge-static" in user.clean("--allow-install")
+    finally:
+        bare_cluster.remove()
     assert "the cluster did not answer for" in said
     (outage,) = [event for event in lines(user.folder, "events") if event["event"] == "outage"]
     assert 5 < outage["seconds"] < 120  # it is noticed by a renewal that fails, some seconds later

@@ -4,6 +4,7 @@ them all that it does, it asks for nothing else, and without them it makes nothi
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import subprocess
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -81,6 +83,35 @@ class Accounts:
         path = self.folder / f"{name}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
         return ["--kubeconfig", str(path)]
+
+    def in_a_pod(self, name: str, *words: str) -> str:
+        """What cnibench prints with what a Pod of that ServiceAccount has: a token and variables,
+        and no kubeconfig.
+        """
+        config = yaml.safe_load((self.folder / f"{name}.kubeconfig").read_text())
+        (cluster,) = config["clusters"]
+        account = self.folder / name
+        account.mkdir()
+        (account / "token").write_text(config["users"][0]["user"]["token"])
+        authority = base64.b64decode(cluster["cluster"]["certificate-authority-data"])
+        (account / "ca.crt").write_bytes(authority)
+        server = urlsplit(cluster["cluster"]["server"])
+        service = {"HOST": server.hostname, "PORT": str(server.port)}
+        secrets = Path("/run/secrets")
+        had, there = secrets.exists(), secrets / "kubernetes.io" / "serviceaccount"
+        begin = (
+            f'mount -t tmpfs none {secrets}; mkdir -p {there}; cp {account}/* {there}; exec "$@"'
+        )
+        secrets.mkdir(exist_ok=True)
+        try:
+            return output(
+                *("env", "-u", "KUBECONFIG", f"HOME={account}"),
+                *(f"KUBERNETES_SERVICE_{key}={value}" for key, value in service.items()),
+                *("unshare", "--mount", "sh", "-ec", begin, "sh", CNIBENCH, *words),
+            )
+        finally:
+            if not had:
+                secrets.rmdir()
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +187,9 @@ def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed
         "--pull-secret", SECRET, "--allow-node-changes", cwd=tmp_path,
     )  # fmt: skip
     assert "may not" not in measured.stderr
-    cnibench("doctor", *user, "--toleration", "all", cwd=tmp_path)
+    before = len(list(each(there.cluster.audit, "user")))
+    there.in_a_pod("user", "doctor", *EXISTING, "--toleration", "all")
+    assert len(list(each(there.cluster.audit, "user"))) > before + 10
     left = cnibench("clean", *user, "--dry-run", cwd=tmp_path, status=2)
     assert "removing it was not allowed" in left.stderr
     used = held(there, "user", "measure")

@@ -226,23 +226,29 @@ def test_what_is_in_the_way_is_named_and_nothing_changes(
 
 
 def test_a_step_during_which_the_connection_is_lost_is_repeated(machines: Machines) -> None:
-    machine = Machine("b", parse(machines.cluster)[1])
+    """Of a machine behind a jump host, which is restarted then."""
+    machine = Machine("b", parse(machines.behind)[1])
     said: list[str] = []
     machine.connection.notify = said.append
     step = "echo begun >>/tmp/steps; sleep 3; cat /tmp/steps"
     try:
         machine.inspect()
+        came = machine.run("exec", "sh", "-c", "echo $SSH_CONNECTION", timeout=LIMIT).stdout
+        assert came.split()[0] == machines.addresses[0]
         with ThreadPoolExecutor() as pool:
             done = pool.submit(machine.run, "exec", "sh", "-c", step, timeout=LIMIT)
             until(lambda: "begun" in machines.on(1, "cat /tmp/steps 2>/dev/null || true"))
             machines.on(1, "pkill -f '^sshd: root@notty'")
             assert done.result().stdout == "begun\nbegun\n"
+        machines.restart(1)
+        machine.run("exec", "true", timeout=LIMIT)
     finally:
         machine.connection.close()
         machines.on(1, "rm -f /tmp/steps")
-    lost, again = said
+    lost, again, _, restarted = said
     assert "the connection is lost" in lost
-    assert "connected again after" in again
+    assert re.search(r"connected again after \d+ s$", again)
+    assert re.search(r"connected again after \d+ s; the machine was restarted$", restarted)
 
 
 def test_sudo_that_asks_for_a_password(machines: Machines, tmp_path: Path) -> None:

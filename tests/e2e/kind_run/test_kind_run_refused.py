@@ -93,6 +93,23 @@ def test_what_would_touch_others_is_refused(
     assert not namespaces_of_runs(kept)
 
 
+def test_a_node_that_cannot_be_taken_is_named_with_the_reason(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
+    """The other one is then the only one."""
+    words = ("--cni", "current", "--workload", "tcp-rr", "--dry-run", *SHORT)
+    control, worker = f"{kept['name']}-control-plane", f"{kept['name']}-worker"
+    plain = existing[: existing.index("--toleration")]
+    said = cnibench("run", *plain, *words, cwd=tmp_path, status=2).stderr
+    assert f"{control} is tainted node-role.kubernetes.io/control-plane:NoSchedule" in said
+    kubectl(kept, "cordon", worker)
+    try:
+        said = cnibench("run", *existing, *words, cwd=tmp_path, status=2).stderr
+    finally:
+        kubectl(kept, "uncordon", worker)
+    assert f"no node for the server: {worker} is cordoned" in said
+
+
 def test_where_agents_may_not_look_into_nodes_the_rest_is_measured(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
