@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -23,6 +24,7 @@ from typing import Any
 
 from cnibench.clusters.lab.namespaces import netlink, tree
 from cnibench.errors import CnibenchError
+from cnibench.listing.devices import devices
 from cnibench.system.guest import inside, patience
 from cnibench.system.namespaces import CLONE_NEWNET, CLONE_NEWPID
 
@@ -95,6 +97,7 @@ FEATURES: Mapping[str, Feature] = {
         "what kube-proxy's rules of nftables are made of",
         "nft_numgen",
     ),
+    "big-tcp": Feature("gso_ipv4_max_size (Linux 6.3)", "super-packets of more than 64 KiB"),
     "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
     "tc-bpf": Feature(
         "CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_BPF_SYSCALL",
@@ -254,6 +257,7 @@ def _try_each(features: Collection[str]) -> dict[str, bool]:
         "tun": _tun,
         "ipv6": partial(os.stat, "/proc/sys/net/ipv6"),
         "br_netfilter": partial(os.stat, "/proc/sys/net/bridge/bridge-nf-call-iptables"),
+        "big-tcp": partial(_big_tcp, under),
         "tbf": partial(_qdisc, under, "tbf", _ROOT, 0x10000, netlink.attribute(1, _TBF)),
         "tc-bpf": partial(_tc_bpf, under),
     }
@@ -293,6 +297,16 @@ def _qdisc(index: int, kind: str, parent: int, handle: int, options: bytes = b""
         netlink.ADD,
         netlink.qdisc(index, kind, parent=parent, handle=handle, options=options),
     )
+
+
+def _big_tcp(index: int) -> None:
+    """An older kernel ignores what it does not know: what it has is read back."""
+    size = 1 << 17
+    body = netlink.link(index) + netlink.attribute(63, size)  # IFLA_GSO_IPV4_MAX_SIZE
+    netlink.ask_here(netlink.NEWLINK, netlink.CHANGE, body)
+    (found,) = (device for device in devices() if device.number == index)
+    if f"{found.name} gso-ipv4-max-size {size}" not in found.options:
+        raise OSError(errno.EOPNOTSUPP, "gso_ipv4_max_size")
 
 
 def _generic(family: str) -> None:

@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.deployment import LabDeployment
@@ -46,14 +45,6 @@ _FEATURES = ("tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-generic-segmen
 _KINDS = ("bridge", "vxlan", "geneve", "tun", "openvswitch", "wireguard", "ipip")
 _SETTINGS = re.compile(r"netfilter/(nf_conntrack_\w+) (.*)")
 _VARIES = frozenset(("nf_conntrack_max", "nf_conntrack_expect_max"))  # of the machine's memory
-
-
-class _Place(NamedTuple):
-    """A device that is watched, as capture.watching takes a node."""
-
-    ns: Namespace
-    wire: str
-    name: str
 
 
 def row(deployment: LabDeployment, plain: LabDeployment) -> tuple[str, ...]:
@@ -99,10 +90,11 @@ def _longest(deployment: LabDeployment, placement: Placement) -> str:
     """Of the frames that leave the client's Pod, or its node over the wire."""
     client, server = deployment.pair(placement)
     within = placement == "intra"
-    place = _Place(client.ns, client.interface, client.name) if within else deployment.a
+    pod = capture.Place(client.ns, client.interface, client.name)
+    place = pod if within else deployment.a
     most = 0
     for _ in range(_TRIES):  # a stream's first packets are short
-        with capture.watching(place) as seen:  # type: ignore[arg-type]
+        with capture.watching(place) as seen:
             if failure := _stream(client, server, _SIZE):
                 return failure
         most = max([most, *(packet.length for packet in seen.packets)])

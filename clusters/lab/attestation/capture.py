@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.errors import ClusterError
 
@@ -45,7 +47,15 @@ _SLEEVE_PORT, _SLEEVE_HEAD = (
 _GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
 
 
-_taps: dict[LabNode, Tap] = {}
+class Place(NamedTuple):
+    """A device that is watched as a node's end of the wire is, which is called ``wire`` there."""
+
+    ns: Namespace
+    wire: str
+    name: str
+
+
+_taps: dict[LabNode | Place, Tap] = {}
 KEYED = ("vxlan", "geneve")  # encapsulations in UDP with a key
 
 
@@ -219,7 +229,7 @@ class Tap:
 
 
 @contextlib.contextmanager
-def tapped(nodes: Iterable[LabNode]) -> Iterator[None]:
+def tapped(nodes: Iterable[LabNode | Place]) -> Iterator[None]:
     """One tap on each node for all ``watching`` in the block."""
     with contextlib.ExitStack() as stack:
         for node in nodes:
@@ -230,7 +240,7 @@ def tapped(nodes: Iterable[LabNode]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(node: LabNode) -> Iterator[Seen]:
+def watching(node: LabNode | Place) -> Iterator[Seen]:
     """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for
     probes of some hundred packets.
 

@@ -156,11 +156,17 @@ inline_always int transport6(struct __sk_buff *skb, const struct ipv6hdr *ip, st
 		__be16 offset;
 		__be32 id;
 	} extension;
+	__u8 jumbo[2]; /* next header, length in units of 8 bytes without the first */
 
 	memset(t, 0, sizeof(*t));
 	t->proto = ip->nexthdr;
 	t->offset = ETH_HLEN + sizeof(*ip);
-	if (unlikely(ip->nexthdr == IPPROTO_FRAGMENT)) {
+	if (unlikely(ip->nexthdr == IPPROTO_HOPOPTS)) { /* a super-packet of more than 64 KiB has its length there */
+		if (bpf_skb_load_bytes(skb, t->offset, jumbo, sizeof(jumbo)))
+			return DROP_INVALID;
+		t->proto = jumbo[0];
+		t->offset += 8 + 8 * jumbo[1];
+	} else if (unlikely(ip->nexthdr == IPPROTO_FRAGMENT)) {
 		struct fragment_key key = {};
 
 		memcpy(key.daddr, &ip->daddr, 16);
