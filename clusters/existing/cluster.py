@@ -158,8 +158,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                     if not current and not self._claim.lease.check():
                         uninstall()
                 except CnibenchError as error:
-                    more = f"; remedy: {error.remedy}" if error.remedy else ""
-                    self.notify(f"{label} is not removed: {error.message}{more}")
+                    self.notify(f"{label} is not removed: {error.in_full}")
             raise
         self._deployments.append(deployment)
         return deployment

@@ -233,6 +233,7 @@ def _removal(machine: Machine, notify: Callable[[str], None]) -> Callable[[], ob
             raise found
         notify(f"{machine.address}: {found.words()}")
         (state.folder() / f"{machine.inspected['run']}.kubeconfig").unlink(missing_ok=True)
+        state.unmark_ended()
         if found.failed:
             raise ClusterError(
                 f"{machine.address}: {'; '.join(found.failed)}", "see what holds it, and repeat"

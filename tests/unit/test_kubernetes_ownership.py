@@ -198,6 +198,30 @@ def test_a_run_of_this_machine_that_has_ended_is_known_at_once(
     assert not any((tmp_path / "cnibench" / "namespaces").iterdir())
 
 
+def test_where_marks_cannot_be_kept_nothing_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "cnibench").mkdir()
+    (tmp_path / "cnibench" / "namespaces").touch()  # no folder can be made there
+    mark = state.Mark("u1")
+    assert not state.ended("u1")
+    mark.close()
+    state.unmark("u1")
+    state.unmark_ended()
+
+
+def test_marks_of_killed_runs_go_and_those_of_live_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    killed, lives = state.Mark("u1"), state.Mark("u2")
+    killed._file.close()  # type: ignore[union-attr]  # as the kernel does with a process
+    state.unmark_ended()
+    assert [path.name for path in (tmp_path / "cnibench" / "namespaces").iterdir()] == ["u2"]
+    lives.close()
+
+
 def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) -> None:
     store.call(
         "POST",

@@ -13,7 +13,6 @@ import pytest
 from cnibench.cli.measurement import kernel_choice, request
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.api.resources import in_bytes
 from cnibench.clusters.kubernetes.cni import suitability
 from cnibench.clusters.kubernetes.nodes import proxy_mode, service_rules
 from cnibench.clusters.kubernetes.nodes.nodes import facts
@@ -260,10 +259,21 @@ def test_more_services_than_the_smallest_node_has_memory_for_are_refused() -> No
 
 @pytest.mark.parametrize(
     ("quantity", "size"),
-    [("2Ki", 2048), ("1.5Gi", 3 << 29), ("3M", 3_000_000), ("7", 7), ("9000m", 9), ("much", 0)],
+    [
+        ("2Ki", 2048),
+        ("1.5Gi", 3 << 29),
+        ("3M", 3_000_000),
+        ("128k", 128_000),
+        ("1e9", 10**9),
+        ("7", 7),
+        ("9000m", 9),
+        ("much", 0),
+        ("", 0),
+    ],
 )
 def test_quantities_of_memory(quantity: str, size: int) -> None:
-    assert in_bytes(quantity) == size
+    status = {"allocatable": {"memory": quantity}}
+    assert facts({"metadata": {"name": "a"}, "status": status}).memory == size
 
 
 def test_what_nodes_know_of_services_is_read_from_cilium() -> None:

@@ -1,4 +1,4 @@
-"""Quantities of the API, and ``--pod-resources``: the requests and limits of each measured Pod."""
+"""``--pod-resources``: the requests and limits of each measured Pod."""
 
 from __future__ import annotations
 
@@ -27,17 +27,6 @@ def parse(text: str | None) -> dict[str, str]:
             f"only then are the Pods of the QoS class Guaranteed: {_EXAMPLE}",
         )
     return found
-
-
-def in_bytes(quantity: str) -> int:
-    """A quantity of memory (``16Gi``); 0 for what is none."""
-    if not (match := _QUANTITY.fullmatch(quantity)):
-        return 0
-    unit = match[3] or ""
-    if unit == "m":
-        return int(float(quantity[:-1]) / 1000)
-    power = "KMGT".index(unit[0]) + 1 if unit else 0
-    return int(float(quantity.removesuffix(unit)) * (1024 if unit.endswith("i") else 1000) ** power)
 
 
 def fact(text: str | None) -> dict[str, str]:

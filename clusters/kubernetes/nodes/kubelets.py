@@ -1,4 +1,4 @@
-"""What the kubelets of clusters that cnibench makes are told."""
+"""The configuration of the kubelets of clusters that cnibench creates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ def configuration(**more: Any) -> dict[str, Any]:
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "maxPods": _MOST_PODS,
-        # How soon the API server hears that a node has a CNI, or none any more: every 10 s by
-        # default, and each installation waits for it. A status that is the same is not sent more
-        # often.
+        # A kubelet looks at its node this often (10 s by default), and each installation or removal
+        # of a CNI waits for the result. It still sends an unchanged status every 5 minutes only.
         "nodeStatusUpdateFrequency": "2s",
         "nodeStatusReportFrequency": "5m",
         **more,

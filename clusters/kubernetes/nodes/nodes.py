@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cnibench.clusters.kubernetes.api.resources import in_bytes
 from cnibench.errors import UsageError
 
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -94,8 +93,18 @@ def facts(node: Mapping[str, Any]) -> Facts:
             for key in ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
             if key in info
         },
-        memory=in_bytes(status.get("allocatable", {}).get("memory", "")),
+        memory=_bytes(status.get("allocatable", {}).get("memory", "")),
     )
+
+
+def _bytes(quantity: str) -> int:
+    """A quantity as the API writes it (``16384Ki``); 0 for what is none."""
+    from kubernetes.utils.quantity import parse_quantity
+
+    try:
+        return int(parse_quantity(quantity))
+    except ValueError:
+        return 0
 
 
 def toleration(text: str) -> dict[str, str]:

@@ -161,3 +161,4 @@ def _forget(name: str) -> None:
 def _remove(name: str) -> None:
     delete(name)
     state.forget(name)
+    state.unmark_ended()

@@ -186,6 +186,7 @@ class Mark:
         self._file: IO[str] | None = None
         self._path = _mark(uid)
         with contextlib.suppress(OSError):
+            self._path.parent.mkdir(exist_ok=True, mode=0o700)
             file = self._path.open("w", encoding="ascii")
             fcntl.flock(file, fcntl.LOCK_EX)
             self._file = file
@@ -213,13 +214,27 @@ def ended(uid: str) -> bool:
 
 def unmark(uid: str) -> None:
     """The namespace of that UID is gone."""
-    _mark(uid).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        _mark(uid).unlink()
+
+
+def unmark_ended() -> None:
+    """The namespaces of runs that were killed went with their clusters. What this forgets of a
+    cluster that is still there costs ``clean`` half a minute there: it watches the Lease.
+    """
+    with contextlib.suppress(OSError):
+        for path in _marks().iterdir():
+            with path.open("rb") as file, contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+
+
+def _marks() -> Path:
+    return folder() / "namespaces"
 
 
 def _mark(uid: str) -> Path:
-    path = folder() / "namespaces"
-    path.mkdir(exist_ok=True, mode=0o700)
-    return path / re.sub(r"[^\w-]", "_", uid)[:64]
+    return _marks() / re.sub(r"[^\w-]", "_", uid)[:64]
 
 
 def _boot() -> str:
