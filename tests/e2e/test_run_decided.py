@@ -45,7 +45,9 @@ def test_a_budget_that_is_used_ends_the_run_after_a_whole_block(tmp_path: Path) 
     assert {block for _, block in reader.done()} == {0}
     (stopped,) = (event for event in reader.events() if event["event"] == "stopped")
     assert stopped["reason"].startswith("the budget of 1.0 s is used: another block would take")
-    # a sample that the machine disturbed leaves its profile none
-    blocks = "after (1 block|0 blocks|0 to 1 blocks), 0 of 3 pairs different"
-    assert re.search(blocks, " ".join(said.split())), said
-    assert "3 undecided (~); at least 6 blocks are needed." in " ".join(said.split()), said
+    words = " ".join(said.split())
+    if any(one.disturbed for one in reader.samples()):  # the host took much of the CPU time
+        assert "Disturbed and not used: " in words
+        return
+    assert "after 1 block, 0 of 3 pairs different" in words, said
+    assert "3 undecided (~); at least 6 blocks are needed." in words, said

@@ -11,6 +11,8 @@ is one comparison.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -27,7 +29,7 @@ ALPHA = 0.05
 # tail is right to 4e-4, and to 1e-4 where it is below 5 %
 _EXACT = 200
 _WALSH = 400  # values up to which all Walsh averages are listed; beyond, they are counted
-_AT_ONCE = 1_000_000  # Walsh averages held in memory at a time
+_AT_ONCE = 1_000_000  # Walsh averages that a thread holds in memory at a time
 
 
 @lru_cache(maxsize=256)
@@ -230,7 +232,8 @@ def _invert(rows: Array, ks: NDArray[np.int64]) -> tuple[Array, Array, Array]:
                 low[i], high[i] = _walsh(values, k), _walsh(values, pairs + 1 - k)
         return centre, low, high
     step = max(1, _AT_ONCE // pairs)
-    for start in range(0, count, step):
+
+    def listed(start: int) -> None:
         part = rows[start : start + step]
         sums = np.empty((len(part), pairs))
         at = 0
@@ -248,6 +251,15 @@ def _invert(rows: Array, ks: NDArray[np.int64]) -> tuple[Array, Array, Array]:
             np.where(there, ends_low, np.nan),
             np.where(there, ends_high, np.nan),
         )
+
+    if count <= step:
+        listed(0)
+    else:
+        with ThreadPoolExecutor(
+            len(os.sched_getaffinity(0))
+        ) as pool:  # NumPy sorts without the GIL
+            for _ in pool.map(listed, range(0, count, step)):
+                pass
     return centre, low, high
 
 
