@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cnibench.errors import CnibenchError, MeasureError, UsageError
 from cnibench.run.slices.looks import Look, stops, watch
-from cnibench.run.slices.priority import ahead
+from cnibench.run.slices.priority import ahead, remedy
 from cnibench.run.slices.readings.machine import Machine, Spent
 from cnibench.run.slices.readings.quota import during
 from cnibench.run.slices.running import Reading, Running
@@ -208,7 +208,7 @@ def _long_enough(
         f"a slice of {length * 1e3:.3g} ms is too short: starting, counting and stopping the"
         f" load takes {control * 1e3:.3g} ms here"
         + (" at normal priority" if normal else f", and {refused}" if refused else ""),
-        ("run it with CAP_SYS_NICE" if refused else "stop other programs")
+        (remedy(refused) if refused else "stop other programs")
         + (", leave out --priority normal" if normal else "")
         + ", or use --method windows",
     )

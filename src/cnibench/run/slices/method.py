@@ -35,6 +35,7 @@ from cnibench.run.provenance import Measured, failure, lines
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.sample_faults import private, recorded
 from cnibench.run.session import Session
+from cnibench.run.slices import priority
 from cnibench.run.slices.cross_check import cross_checks
 from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
@@ -315,7 +316,8 @@ class Slices:
             [driven.priority, *(one.priority for one in generators.values())]
         ):
             if refused:
-                session.does_not_hold(f"{refused} to what is measured in slices")
+                how = priority.remedy(refused)
+                session.does_not_hold(f"{refused} to what is measured in slices: {how}")
         found = values([[cell.id for cell in group] for group in alike(cells)], driven.slices)
         for cell in cells:
             if cell.id not in found:
@@ -433,8 +435,8 @@ def _measured(
     if disturbed:  # who reads records leaves these out
         found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]
     found.records.append((STALLS, seen.record(disturbed)))
-    priority = "normal" if refused else generator.wanted
-    return Measured(found, start, now(), disturbed, algorithm, priority)
+    had = "normal" if refused else generator.wanted
+    return Measured(found, start, now(), disturbed, algorithm, had)
 
 
 def _write(s: SampleContext, slices: Sequence[Slice]) -> None:

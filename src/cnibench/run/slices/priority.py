@@ -65,6 +65,13 @@ def unbounded(runtime: int, period: int) -> str:
     return f"{REFUSED} (kernel.sched_rt_runtime_us is {runtime}{of}: the machine could hang)"
 
 
+def remedy(refused: str) -> str:
+    """What makes real-time priority possible, of the reason why it was refused."""
+    if f"{_BOUND.name} is" in refused:
+        return f"sysctl -w kernel.{_BOUND.name}=950000"
+    return "run it with CAP_SYS_NICE"
+
+
 def priority_of(pid: int) -> str:
     """``real-time`` or ``normal``, as the kernel has it; UNREAD of a program that is gone."""
     try:
