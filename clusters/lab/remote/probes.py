@@ -49,23 +49,38 @@ class Receiver:
                 f"{address}:{port} cannot be listened at: {error.strerror}"
             ) from None
         self.port = int(self._sock.getsockname()[1])
-        self._sock.settimeout(_ACCEPT)
+        self._sock.setblocking(False)
+        self._end, self._begin_to_end = os.pipe()
+        self._waited = threading.Event()  # set when nobody waits at the socket any more
         work = self._stream if stream else self._datagram
         threading.Thread(target=work, daemon=True).start()
 
+    def _comes(self) -> bool:
+        """Waits for a connection or a datagram: is there one?"""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        poll.register(self._end, select.POLLIN)
+        try:
+            ready = [number for number, _ in poll.poll(_ACCEPT * 1000)]
+            return ready == [self._sock.fileno()]
+        finally:
+            self._waited.set()
+
     def _stream(self) -> None:
         with contextlib.suppress(OSError):
-            peer = self._sock.accept()[0]
-            self.accepted = True
-            with peer:
-                peer.settimeout(_ACCEPT)
-                while data := peer.recv(1 << 20):
-                    self.got += len(data)
+            if self._comes():
+                peer = self._sock.accept()[0]
+                self.accepted = True
+                with peer:
+                    peer.settimeout(_ACCEPT)
+                    while data := peer.recv(1 << 20):
+                        self.got += len(data)
 
     def _datagram(self) -> None:
         with contextlib.suppress(OSError):
-            self.got += len(self._sock.recv(1 << 16))
-            self.accepted = True
+            if self._comes():
+                self.got += len(self._sock.recv(1 << 16))
+                self.accepted = True
 
     def wait(self, size: int, limit: float) -> None:
         """Until ``size`` bytes have come (0: a connection), ``limit`` s at most."""
@@ -74,7 +89,11 @@ class Receiver:
             time.sleep(0.002)
 
     def close(self) -> None:
+        """The port is free afterwards: a thread that waits at a socket keeps it open."""
+        os.close(self._begin_to_end)
+        self._waited.wait(_ACCEPT)
         self._sock.close()
+        os.close(self._end)
 
 
 def send_stream(ns: Namespace, target: tuple[str, int], size: int, limit: float) -> str:
