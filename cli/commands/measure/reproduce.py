@@ -137,7 +137,7 @@ def _measure(
 ) -> int:
     from cnibench.cli.measurement import kernel_choice
     from cnibench.cli.measurement.execute import carry_out, tools_of
-    from cnibench.cli.measurement.preview import expect, show, warn
+    from cnibench.cli.measurement.preview import show, warn
 
     log.keep()
     request, vm = _request(known, chosen, kernel, seed, folder)
@@ -147,8 +147,8 @@ def _measure(
         show(request, as_json)
         return 0
     for line in request.manifest.notes:
-        click.echo(line, err=True)
-    expect(request)
+        if line not in request.warnings:
+            click.echo(line, err=True)
     warn(request)
     path = (folder / request.manifest.id).absolute()
     if vm is None:
