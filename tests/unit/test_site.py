@@ -35,7 +35,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
             " kernel 6.1.0"
         )
     }
-    facts |= {"offload": OFFLOAD}
+    known_agent = {"agent": "flanneld", "version": "v0.28.4", "differences": 0}
+    facts |= {"offload": OFFLOAD, "certificates": {"flannel": known_agent, "cilium": {}}}
     known = {label: builtin()[label].model_dump(mode="json", by_alias=True) for label in truth}
     runs = runs_of_a_site(
         folder,
@@ -261,6 +262,20 @@ def test_two_profiles_have_a_page_against_each_other(whole: tuple[Path, dict[str
     ):
         assert words in text + (site / "versus-flannel-calico-wp-xsub.html").read_text()
     assert "versus-flannel-calico-wp-xsub.html" in (site / "profile-flannel.html").read_text()
+
+
+def test_a_page_of_some_profiles_says_nothing_of_the_models_of_others(
+    whole: tuple[Path, dict[str, Any]],
+) -> None:
+    site, _ = whole
+    flannel, cilium = "model of flannel: certified", "model of cilium: not certified"
+    for name, said in (
+        ("index.html", {flannel, cilium}),
+        ("versus-flannel-calico-wp-xsub.html", {flannel}),
+        ("profile-cilium.html", {cilium}),
+    ):
+        badges = (site / name).read_text().partition('<ul class="badges">')[2].partition("</ul>")[0]
+        assert {one for one in (flannel, cilium) if one in badges} == said, name
 
 
 def test_who_failed_often_is_nowhere_the_best(tmp_path: Path) -> None:

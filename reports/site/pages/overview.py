@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from cnibench.analysis.text.narrative import conditions, primary_groups
 from cnibench.model.coordinates import PLACE
 from cnibench.reports.document.build import document
@@ -50,6 +52,12 @@ class Pages:
             return f"{found[0]} is a model of the datapath, not the CNI itself."
         who = "These" if found == cnis else ", ".join(found)
         return f"{who} are models of the datapaths, not the CNIs themselves."
+
+    def conditions_of(self, *labels: str) -> list[str]:
+        """``conditions`` of a page of these profiles, which says nothing of other models."""
+        analysis = self.material.analysis
+        own = [one for one in analysis.results if one.label in labels]
+        return conditions(msgspec.structs.replace(analysis, results=own))
 
     @property
     def views(self) -> list[PlaceView]:
