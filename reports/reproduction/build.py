@@ -63,9 +63,11 @@ def measured(one: Page) -> str:
 
 
 def verdicts(one: Page) -> str:
-    """``3 holds here, 1 inconclusive``."""
+    """``holds here: 3, inconclusive: 1``."""
     counts = Counter[str](judgement.verdict for judgement in one.verdicts)
-    return ", ".join(f"{counts[key]} {words}" for key, words in WORDS.items() if counts[key]) or "-"
+    return (
+        ", ".join(f"{words}: {counts[key]}" for key, words in WORDS.items() if counts[key]) or "-"
+    )
 
 
 def _index(study: Figures, pages: Sequence[Page], said: Sequence[str]) -> str:
