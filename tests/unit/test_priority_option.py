@@ -195,7 +195,9 @@ def test_where_nothing_bounds_it_no_program_has_it(
     assert priority.refusal() == said
     assert priority.raised([os.getpid()], priority.CLIENT) == said
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
-    assert priority.remedy(said) == "sysctl -w kernel.sched_rt_runtime_us=950000"
+    assert priority.remedy(said) == (
+        "sysctl -w kernel.sched_rt_period_us=1000000 kernel.sched_rt_runtime_us=950000"
+    )
     assert "CAP_SYS_NICE" in priority.remedy(f"{priority.REFUSED} (Operation not permitted)")
 
 

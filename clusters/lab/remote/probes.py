@@ -50,16 +50,16 @@ class Receiver:
             ) from None
         self.port = int(self._sock.getsockname()[1])
         self._sock.setblocking(False)
-        self._end, self._begin_to_end = os.pipe()
+        self._closed, self._close = os.pipe()  # readable once the latter is closed
         self._waited = threading.Event()  # set when nobody waits at the socket any more
         work = self._stream if stream else self._datagram
         threading.Thread(target=work, daemon=True).start()
 
     def _comes(self) -> bool:
-        """Waits for a connection or a datagram: is there one?"""
+        """Has a connection or a datagram come before this was closed?"""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
-        poll.register(self._end, select.POLLIN)
+        poll.register(self._closed, select.POLLIN)
         try:
             ready = [number for number, _ in poll.poll(_ACCEPT * 1000)]
             return ready == [self._sock.fileno()]
@@ -89,11 +89,11 @@ class Receiver:
             time.sleep(0.002)
 
     def close(self) -> None:
-        """The port is free afterwards: a thread that waits at a socket keeps it open."""
-        os.close(self._begin_to_end)
+        """The port is free afterwards: a thread that still polls a socket keeps it bound."""
+        os.close(self._close)
         self._waited.wait(_ACCEPT)
         self._sock.close()
-        os.close(self._end)
+        os.close(self._closed)
 
 
 def send_stream(ns: Namespace, target: tuple[str, int], size: int, limit: float) -> str:

@@ -254,12 +254,10 @@ def _invert(rows: Array, ks: NDArray[np.int64]) -> tuple[Array, Array, Array]:
 
     if count <= step:
         listed(0)
-    else:
-        with ThreadPoolExecutor(
-            len(os.sched_getaffinity(0))
-        ) as pool:  # NumPy sorts without the GIL
-            for _ in pool.map(listed, range(0, count, step)):
-                pass
+        return centre, low, high
+    cpus = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(cpus) as pool:  # NumPy sorts without the GIL
+        list(pool.map(listed, range(0, count, step)))  # raises what a thread raised
     return centre, low, high
 
 

@@ -68,7 +68,8 @@ def unbounded(runtime: int, period: int) -> str:
 def remedy(refused: str) -> str:
     """What makes real-time priority possible, of the reason why it was refused."""
     if f"{_BOUND.name} is" in refused:
-        return f"sysctl -w kernel.{_BOUND.name}=950000"
+        # The kernel's defaults; the period first, which must not be below the runtime.
+        return f"sysctl -w kernel.{_PERIOD.name}=1000000 kernel.{_BOUND.name}=950000"
     return "run it with CAP_SYS_NICE"
 
 
