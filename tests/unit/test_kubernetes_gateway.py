@@ -193,8 +193,26 @@ def test_what_a_container_without_python_says_is_quoted() -> None:
             return Local(["sh", "-c", "echo 'exec: python3: not found' >&2; exit 1"])
 
     gateway = Gateway(Failing(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
-    with pytest.raises(ClusterError, match="exec: python3: not found"):
+    with pytest.raises(ClusterError, match="exec: python3: not found") as found:
         gateway.open()
+    assert found.value.remedy == "does its image have python3?"
+
+
+def test_where_commands_ran_before_the_remedy_is_not_an_image_with_python() -> None:
+    """The node of the Pod was restarted, for example."""
+
+    class Gone(Here):
+        def start(self, namespace: str, pod: str, argv: Sequence[str], **given: Any) -> Local:
+            if self.started:
+                return Local(["sh", "-c", "echo 'container not found' >&2; exit 1"])
+            return super().start(namespace, pod, argv, **given)
+
+    gateway = Gateway(Gone(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
+    gateway.open()
+    gateway.close()
+    with pytest.raises(ClusterError, match="container not found") as found:
+        gateway.open()
+    assert found.value.remedy == "is the Pod still there? kubectl get pods"
 
 
 def test_a_heartbeat_runs_over_the_connection_and_sees_everything_there_stand_still(

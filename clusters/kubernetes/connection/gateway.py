@@ -92,7 +92,8 @@ class Gateway:
             said = ready.error or f"no answer within {self.there.start:.0f} s"
             self.close()
             raise ClusterError(
-                f"no command can be run in {self.what}: {said}", self.there.no_command
+                f"no command can be run in {self.what}: {said}",
+                self.there.lost if self.python else self.there.no_command,
             )
         threading.Thread(target=self._ping, args=(self._closing,), daemon=True).start()
 
