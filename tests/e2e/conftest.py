@@ -31,6 +31,7 @@ SUITES = {
     "test_kind_nodes": "kubernetes-runs",
     "test_kind_run": "kubernetes-runs",
     "test_kind_": "kubernetes",
+    "test_ssh_virtual": "vm-models",
     "test_ssh": "kubernetes-runs",
     "test_vm_models": "vm-models",
     "test_vm": "vm",

@@ -111,6 +111,14 @@ def set_link(
     netlink.ask(ns, f"{name} set", netlink.NEWLINK, netlink.CHANGE, head + body)
 
 
+def rename(ns: Namespace, name: str, to: str) -> None:
+    """Gives a device that is down another name."""
+    body = netlink.link_attributes(name=to)
+    head = netlink.link(index(ns, name))
+    netlink.ask(ns, f"{name} renamed to {to}", netlink.NEWLINK, netlink.CHANGE, head + body)
+    ns.links[to] = ns.links.pop(name)
+
+
 def exists(ns: Namespace, name: str) -> bool:
     """Is there a device of that name now?"""
     ns.links.pop(name, None)

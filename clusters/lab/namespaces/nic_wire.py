@@ -73,12 +73,15 @@ def join(own: LabNode, other: LabNode, nic: Nic, number: int, reference: bool, m
 def _macvlan(node: LabNode, nic: Nic, mac: str, mtu: int) -> None:
     from pyroute2.netlink.exceptions import NetlinkError
 
+    # Before Linux 6.15, the name must be free in the machine's namespace, too: most have an eth0
+    # (__rtnl_newlink in net/core/rtnetlink.c).
+    free = f"cb{mac.replace(':', '')}"
     with machine():
         ipr = iproute()()
         try:
             ipr.link(
                 "add",
-                ifname=node.wire,
+                ifname=free,
                 kind="macvlan",
                 macvlan_mode=_PRIVATE,
                 link=socket.if_nametoindex(nic.device),
@@ -94,4 +97,5 @@ def _macvlan(node: LabNode, nic: Nic, mac: str, mtu: int) -> None:
             ) from None
         finally:
             ipr.close()
+    links.rename(node.ns, free, node.wire)
     links.set_link(node.ns, node.wire, state="up", txqueuelen=1000)

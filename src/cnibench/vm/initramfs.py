@@ -3,20 +3,19 @@ throw-away overlay on it and enters it.
 
 A distribution's own initramfs looks for disks, and virtme-ng's init starts udev and
 systemd-tmpfiles: 50 s against 7 s until the first program runs under emulation. Five programs of
-the host and a dozen lines of shell do what is needed here. The archive is a cpio in the ``newc``
-format (Documentation/driver-api/early-userspace/buffer-format.rst), built in memory.
+the host and a dozen lines of shell do what is needed here. The archive is built in memory.
 """
 
 from __future__ import annotations
 
 import shlex
 import shutil
-import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cnibench.errors import MissingError
 from cnibench.system import process as programs
+from cnibench.vm import cpio
 from cnibench.vm.kernel import FIRST_MODULES, Kernel, modules
 from cnibench.vm.preload import FD
 
@@ -61,18 +60,11 @@ def build(kernel: Kernel, agent: Sequence[str], bundle: bytes) -> bytes:
 
     Raises MissingError naming the package of a program that the host lacks.
     """
-    files: dict[str, tuple[int, bytes]] = {}
-    folders = {"bin", "dev", "proc", "lower", "spare", "new"}
     for program, package in missing_programs():
         raise MissingError(
             f"the VM's first stage needs the program '{program}'", f"sudo apt-get install {package}"
         )
-    for name, (program, _) in _PROGRAMS.items():
-        found = _find(program)
-        assert found is not None
-        files[f"bin/{name}"] = (0o755, Path(found).read_bytes())
-        for library in _libraries(found):
-            files[library.lstrip("/")] = (0o755, Path(library).read_bytes())
+    files = program_files({name: program for name, (program, _) in _PROGRAMS.items()})
     library = f"lib/modules/{kernel.release}"
     indexes = [
         file.relative_to(kernel.modules) for file in sorted(kernel.modules.glob("modules.*"))
@@ -90,9 +82,21 @@ def build(kernel: Kernel, agent: Sequence[str], bundle: bytes) -> bytes:
         agent=shlex.join(agent),
     )
     files["init"] = (0o755, script.encode())
-    for path in files:
-        folders.update(str(parent) for parent in Path(path).parents if str(parent) != ".")
-    return b"".join(_archive(sorted(folders), files.items()))
+    return cpio.pack(files, {"proc", "lower", "spare", "new"})
+
+
+def program_files(programs: Mapping[str, str]) -> dict[str, tuple[int, bytes]]:
+    """(mode, content) of each file that is needed for these programs of the host, under their names
+    in /bin of the archive: themselves, and the libraries that they are linked with.
+    """
+    files: dict[str, tuple[int, bytes]] = {}
+    for name, program in programs.items():
+        found = _find(program)
+        assert found is not None
+        files[f"bin/{name}"] = (0o755, Path(found).read_bytes())
+        for library in _libraries(found):
+            files[library.lstrip("/")] = (0o755, Path(library).read_bytes())
+    return files
 
 
 def missing_programs() -> list[tuple[str, str]]:
@@ -112,28 +116,3 @@ def _libraries(program: str) -> Iterator[str]:
         for word in line.split():
             if word.startswith("/"):
                 yield word
-
-
-def _archive(
-    folders: Iterable[str], files: Iterable[tuple[str, tuple[int, bytes]]]
-) -> Iterator[bytes]:
-    number = 0
-    for folder in folders:
-        number += 1
-        yield _entry(number, folder, stat.S_IFDIR | 0o755, b"")
-    yield _entry(number + 1, "dev/console", stat.S_IFCHR | 0o600, b"", device=(5, 1))
-    number += 1
-    for name, (mode, data) in files:
-        number += 1
-        yield _entry(number, name, stat.S_IFREG | mode, data)
-    yield _entry(0, "TRAILER!!!", 0, b"")
-
-
-def _entry(
-    number: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0)
-) -> bytes:
-    encoded = name.encode() + b"\0"
-    links = 2 if stat.S_ISDIR(mode) else 1
-    fields = (number, mode, 0, 0, links, 0, len(data), 0, 0, *device, len(encoded), 0)
-    head = b"070701" + b"".join(b"%08X" % field for field in fields) + encoded
-    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
