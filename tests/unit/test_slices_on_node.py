@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -40,6 +41,20 @@ def test_the_controller_of_loads_answers_and_tells_its_errors() -> None:
     assert first == {"number": 7}
     assert second["error"] == "MeasureError"
     assert f"/proc/{nobody}/ns/net" in second["message"]
+
+
+def test_the_controller_says_what_runs_on_its_machine() -> None:
+    first, second = answers(
+        "cnibench.run.slices.on_node",
+        slices.MODULES,
+        {"do": "used", "number": 1},
+        {"do": "used", "number": 2},
+    )
+    assert first["kernel"] == second["kernel"] != ""
+    assert first["cpus"] == os.cpu_count()
+    assert first["used"] <= second["used"]
+    assert 0 < first["own"] <= second["own"]
+    assert first["at"] < second["at"]
 
 
 def test_the_lister_answers() -> None:
