@@ -309,6 +309,16 @@ def test_a_busy_node_is_named_in_the_first_line(measured: Callable[..., RunReade
     ]
 
 
+def test_a_cell_on_one_node_of_a_shared_machine_is_of_that_machine(
+    measured: Callable[..., RunReader],
+) -> None:
+    """As on kind: cells on one node name that node alone."""
+    run = measured((("a", 0.4, 2),), (("a+b", 0.6, 2),), (("a", 0.8, 2),))
+    found = analyse([run])
+    assert [(one.node, one.others) for one in found.node_load] == [("a+b", 0.6)]
+    assert "median share of all CPUs" in " ".join(TEXT.render(found).split())
+
+
 def test_what_quiet_nodes_do_stands_beside_the_figures(measured: Callable[..., RunReader]) -> None:
     found = analyse([measured((("a+b", 0.1, 2),), (("a+b", 0.12, 2),), (("a+b", 0.14, 2),))])
     assert not any("Busy" in line for line in found.summary)

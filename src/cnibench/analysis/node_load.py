@@ -32,12 +32,16 @@ def said(where: Any, environment: int = 0) -> list[NodeLoad]:
 
 
 def medians(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[NodeLoad]:
-    """Over the samples of each node; ``numbers`` are the runs' environments."""
+    """Over the samples of each machine; ``numbers`` are the runs' environments."""
+    every = [
+        one
+        for reader, environment in zip(readers, numbers, strict=True)
+        for record in reader.records(STALLS)
+        for one in said(record.get("node_load"), environment)
+    ]
     found: dict[tuple[int, str, int], list[NodeLoad]] = {}
-    for reader, environment in zip(readers, numbers, strict=True):
-        for record in reader.records(STALLS):
-            for one in said(record.get("node_load"), environment):
-                found.setdefault((environment, one.node, one.cpus), []).append(one)
+    for one in every:
+        found.setdefault((one.environment, _machine(one, every), one.cpus), []).append(one)
     return [
         NodeLoad(
             node=node,
@@ -48,3 +52,10 @@ def medians(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[NodeLo
         )
         for (environment, node, cpus), each in sorted(found.items())
     ]
+
+
+def _machine(load: NodeLoad, every: Sequence[NodeLoad]) -> str:
+    """All nodes on its machine: a cell on one node does not name the others there."""
+    names = {one.node for one in every if one.environment == load.environment}
+    mine = set(load.node.split("+"))
+    return max((one for one in names if mine <= set(one.split("+"))), key=len)
