@@ -152,6 +152,29 @@ def test_what_ended_programs_used_stays_ours(tmp_path: Path) -> None:
     assert lines[-1][4] - lines[0][4] >= 0.35
 
 
+def test_what_a_child_used_that_nobody_waits_for_stays_ours(tmp_path: Path) -> None:
+    """As netserver's, which ignores SIGCHLD: its time is added to no parent's."""
+    text = Path(heartbeat.__file__).read_text()
+    burn = "import time\nwhile time.process_time() < 0.8: pass"
+    ignoring = (
+        "import signal, subprocess, sys, time; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+        f"subprocess.Popen([sys.executable, '-c', {burn!r}]).wait();"
+        "print('done', flush=True); time.sleep(60)"
+    )
+    with (
+        spawn([sys.executable, "-I", "-S", "-c", text, "0.02"], stdout=tmp_path / "out") as beat,
+        spawn([sys.executable, "-c", ignoring], stdout=tmp_path / "said"),
+    ):
+        until(lambda: (tmp_path / "said").read_bytes() == b"done\n")
+        time.sleep(0.6)
+        beat.interrupt()
+        beat.wait(10.0)
+    data = (tmp_path / "out").read_bytes().partition(b"\n")[2]
+    own = [line[4] for line in msgspec.json.decode(data, type=stall_monitor._Notes).counters]
+    assert own == sorted(own)
+    assert own[-1] - own[0] > 0.3, "all but what it used after the last look"
+
+
 def until(what: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not what():
