@@ -59,7 +59,9 @@ def carry_out(
     # here: inside, this machine's NICs and its other programs are not seen
     nics = {**offloads(request.cluster), **others(request.cluster.manages_nodes, wait_quiet)}
     status = request.cluster.carry(
-        lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed, quiet))
+        lambda: guarded(
+            lambda: _measure(request, path, resume, nics, retry_failed, wait_quiet, quiet)
+        )
     )
     if status > 128 and status != Interrupted.exit_code:
         raise MeasureError(
@@ -72,17 +74,13 @@ def carry_out(
 
 def others(manages_nodes: bool, wait_quiet: float) -> dict[str, Any]:
     """How many CPUs other programs use, for env.json. Warns if that disturbs the measurement, and
-    waits up to ``wait_quiet`` s for it to end. Empty if the nodes are other machines; raises
-    UsageError if it should wait for those.
+    waits up to ``wait_quiet`` s for it to end. Empty if the nodes are other machines, at which the
+    runner looks.
     """
-    if not manages_nodes and wait_quiet:
-        raise UsageError(
-            "--wait-quiet waits for this machine, and the nodes are other machines", "leave it out"
-        )
     if inside() or not manages_nodes:
         return {}
     found = (
-        wait_until_quiet(wait_quiet, lambda said: click.echo(said, err=True))
+        wait_until_quiet(wait_quiet, lambda said: click.echo(said, err=True), look)
         if wait_quiet
         else look()
     )
@@ -114,6 +112,7 @@ def _measure(
     resume: bool,
     nics: Mapping[str, Any],
     retry_failed: bool,
+    wait_quiet: float,
     quiet: bool,
 ) -> int:
     facts = {**machine(() if inside() else tools_of(request)), **nics}
@@ -160,6 +159,7 @@ def _measure(
             enough=_enough(path, request),
             recorded=recorded,
             ranking=Shown(path, request.manifest, shown),
+            wait_quiet=wait_quiet,
         )
         ahead()
         failed = runner.run()

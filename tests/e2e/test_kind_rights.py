@@ -243,6 +243,8 @@ def _in_a_namespace(there: Accounts, folder: Path) -> None:
     samples = [line for line in lines(folder, "samples") if line["window"] == "speed"]
     assert {line["status"] for line in samples} == {"ok"}
     assert {line["workload"] for line in samples} == {"tcp-rr", "tcp-stream"}
+    # a Pod sees what its node does, without an agent there
+    assert all(line["node_load"] for line in lines(folder, "stalls"))
     assert there.kubectl("get", "pods", "-n", "guests", "-o", "name") != ""
     there.kubectl("delete", "lease", "cnibench", "-n", "guests")
     until(lambda: there.kubectl("get", "pods", "-n", "guests", "-o", "name") == "")

@@ -85,6 +85,6 @@ def test_perf_that_is_stopped_marks_the_sample(
         monkeypatch.setattr(generator, "resume", counted)
         driven = with_cycles(provider("collectors", "perf"), {"one": generator}, ROUNDS, 0, 1)
     assert victims
-    seen = evidence(driven.slices, driven.wall, driven.share, cpus=1, alone=True)
+    seen = evidence(driven.slices, driven.wall, driven.share, cpus=1)
     assert "perf was stopped for" in disturbed(seen)
     assert {stop.what for one in driven.slices for stop in one.stops} == {"perf"}

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -107,6 +108,12 @@ def started(
         yield running.enter_context(RemoteGenerator("one", s, load, controllers))
 
 
+def _seconds(pid: int) -> float:
+    """CPU time of a process so far."""
+    words = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(words[0]) / 1e9
+
+
 @pytest.mark.parametrize("placement", ["intra", "inter"])
 def test_a_load_is_driven_on_its_node(
     make_deployment: MakeDeployment, tmp_path: Path, placement: Placement
@@ -114,12 +121,20 @@ def test_a_load_is_driven_on_its_node(
     with started(make_deployment("flannel"), tmp_path, "tcp-rr", placement) as generator:
         assert generator.apart == (placement == "inter")
         assert generator.congestion_control == "cubic"
-        driven = drive_remotely({"one": generator}, 6, 1, 1)
+        spin = ["nice", "-n", "19", sys.executable, "-c", "while True: pass"]
+        with subprocess.Popen(spin) as other:
+            before = time.monotonic(), _seconds(other.pid)
+            driven = drive_remotely({"one": generator}, 6, 1, 1)
+            taken, ran = time.monotonic() - before[0], _seconds(other.pid) - before[1]
+            other.kill()
     if driven.failed:  # other tests take the CPUs, and it has normal priority
         assert "too short" in driven.failed["one"].message
     else:
         assert [one.round for one in driven.slices] == list(range(6))
         assert ("one" in driven.server) == generator.apart
+        (load,) = driven.loads  # both nodes are on this machine
+        assert load.node == ("a+b" if generator.apart else "a")
+        assert load.others > 0.5 * ran / taken
 
 
 @pytest.mark.parametrize("placement", ["intra", "inter"])

@@ -54,7 +54,7 @@ def marks(driven: Driven, cell: str) -> list[bool]:
 
 def reason(driven: Driven, cell: str) -> str:
     own = [one for one in driven.slices if one.cell == cell]
-    return stalls_disturbed(evidence(own, driven.wall, driven.share, cpus=1, alone=True))
+    return stalls_disturbed(evidence(own, driven.wall, driven.share, cpus=1))
 
 
 @contextmanager
@@ -244,7 +244,7 @@ def test_what_another_program_used_is_in_the_sample(
         driven = drive({"one": generator}, 3 * ROUNDS, 0, 1, length=LONGER)
         clock.close()
         busy.kill()
-    seen = evidence(driven.slices, driven.wall, driven.share, cpus=1, alone=True)
+    seen = evidence(driven.slices, driven.wall, driven.share, cpus=1)
     if any(one.others is None for one in driven.slices):
         pytest.skip("a reading of /proc/stat takes long here")
     assert seen.others is not None

@@ -205,7 +205,7 @@ def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
     request: Any = SimpleNamespace(cluster=LabCluster, workloads={}, collectors=[])
     with pytest.raises(UsageError) as error:
-        _measure(request, run.path, True, {}, False, quiet=False)
+        _measure(request, run.path, True, {}, False, 0.0, quiet=False)
     assert "kernel: 5.15.0-old against" in error.value.message
     assert "CPUs: 4096 against" in error.value.message
     assert "CPU:" not in error.value.message

@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from cnibench.errors import MeasureError
+from cnibench.model.cell import Window
 from cnibench.model.coordinates import NONE, UNREAD
+from cnibench.run.checks.node_load import NodeLoad
 from cnibench.run.checks.stalls import Evidence, Stall
 from cnibench.run.windows import sample
 from tests.unit._sample_script import Script, Workload, measure_one, scripted
@@ -183,6 +186,30 @@ def test_a_disturbed_sample_marks_its_records(script: Script) -> None:
     ]
     seen = replace(script.evidence, others=0.5)
     assert (name, last) == ("stalls", seen.record(found.disturbed))
+
+
+@pytest.mark.parametrize(
+    ("window", "alone", "collected", "known"),
+    [
+        ("speed", True, True, True),
+        ("cpp", True, True, False),
+        ("speed", False, True, False),
+        ("speed", True, False, False),
+    ],
+)
+def test_on_a_cluster_others_are_those_of_the_nodes_where_ours_can_be_told_apart(
+    script: Script, window: Window, alone: bool, collected: bool, known: bool
+) -> None:
+    loads = (NodeLoad("a", 0.3, 8), NodeLoad("b", 0.2, 2))
+    script.evidence = Evidence(1.0).on_nodes(loads)
+    s = script.context(client=SimpleNamespace(name="far", local=False, of_lab=False))
+    s = replace(s, cell=msgspec.structs.replace(s.cell, window=window))
+    workload = Workload(script)
+    workload.alone, workload.collected = alone, collected
+    found = sample.measure(s, workload, [])  # type: ignore[arg-type]
+    _, record = found.measurements.records[-1]
+    assert record["others"] == (0.2 if known else None)  # of two CPUs, and 0.3 are of eight
+    assert [one["node"] for one in record["node_load"]] == (["a", "b"] if known else [])
 
 
 @pytest.mark.parametrize(

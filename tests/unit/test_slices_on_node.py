@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from cnibench.errors import CnibenchError, LimitError, MeasureError, as_data, of
 from cnibench.listing import on_node as listing
 from cnibench.listing import virtual_servers
 from cnibench.run.slices import on_node as slices
+from cnibench.run.slices.readings.clocks import Clocks
 from cnibench.system import carried
 
 
@@ -40,6 +43,32 @@ def test_the_controller_of_loads_answers_and_tells_its_errors() -> None:
     assert first == {"number": 7}
     assert second["error"] == "MeasureError"
     assert f"/proc/{nobody}/ns/net" in second["message"]
+
+
+def test_the_controller_says_what_runs_on_its_machine() -> None:
+    first, second = answers(
+        "cnibench.run.slices.on_node",
+        slices.MODULES,
+        {"do": "used", "number": 1},
+        {"do": "used", "number": 2},
+    )
+    assert first["kernel"] == second["kernel"] != ""
+    assert first["cpus"] == os.cpu_count()
+    assert first["used"] <= second["used"]
+    assert 0 < first["own"] <= second["own"]
+    assert first["at"] < second["at"]
+
+
+def test_what_its_loads_use_is_ours() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as load:
+        controller, clock = slices.Controller(), Clocks([load.pid])
+        controller.servers["a"] = clock
+        first, ran = controller.used(), clock.read()[0]
+        while clock.read()[0] - ran < 200_000_000:
+            time.sleep(0.01)
+        assert controller.used()["own"] - first["own"] >= 0.2
+        load.kill()
+    clock.close()
 
 
 def test_the_lister_answers() -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from cnibench.run.checks.node_load import NodeLoad
+from cnibench.run.checks.stalls import Evidence
 from cnibench.run.checks.stalls import disturbed as sample_disturbed
 from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.looks import EVERY, Look, Programs, Stop, stops, watch
@@ -40,7 +42,7 @@ def stopped(number: int, start: float, end: float, rate: float = 50.0) -> Slice:
 
 
 def reason(slices: list[Slice]) -> str:
-    return sample_disturbed(evidence(slices, 3.0, CALM, cpus=2, alone=True))
+    return sample_disturbed(evidence(slices, 3.0, CALM, cpus=2))
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ def test_one_percent_of_the_slices_disturbs_the_sample(
 
 def test_the_record_has_the_longest_stop_across_slices() -> None:
     slices = [a_slice(0), stopped(1, 0.006, 0.02), stopped(2, 0.0, 0.02), a_slice(3, gap=0.004)]
-    record = evidence(slices, 3.0, CALM, cpus=2, alone=True).record("")
+    record = evidence(slices, 3.0, CALM, cpus=2).record("")
     assert record["longest_stop"] == pytest.approx(0.034)
     assert record["longest_gap"] == pytest.approx(0.004)
     assert (record["taken"], record["slices"]) == (3.0, pytest.approx(0.08))
@@ -220,11 +222,33 @@ def test_what_others_used_of_a_sample_is_the_sum_over_its_own_slices() -> None:
     """Whatever all rounds had; one below 0 is a step of the counter, and the sum is not."""
     busy = Share(1.5, 0.0, 0.0)
     slices = [a_slice(n, others=0.014 if n % 2 else -0.006) for n in range(10)]
-    assert evidence(slices, 3.0, busy, cpus=2, alone=True).others == pytest.approx(0.2)
-    assert evidence(slices[:1], 3.0, busy, cpus=2, alone=True).others == 0.0
-    assert evidence(slices, 3.0, busy, cpus=2, alone=False).others is None
+    assert evidence(slices, 3.0, busy, cpus=2).others == pytest.approx(0.2)
+    assert evidence(slices[:1], 3.0, busy, cpus=2).others == 0.0
     unknown = [*slices, a_slice(10)]
-    assert evidence(unknown, 3.0, busy, cpus=2, alone=True).others == 1.5
+    assert evidence(unknown, 3.0, busy, cpus=2).others == 1.5
+
+
+def test_nodes_on_this_machine_are_one_machine() -> None:
+    slices = [a_slice(n, others=0.01) for n in range(10)]
+    seen = evidence(slices, 3.0, CALM, cpus=2, nodes={"a", "b"})
+    (load,) = seen.node_load
+    assert (load.node, load.cpus, load.estimate) == ("a+b", os.cpu_count(), True)
+    assert load.others == seen.others == pytest.approx(0.5)
+
+
+def test_on_other_machines_the_nodes_of_the_cell_say_what_others_used() -> None:
+    """Whatever the machine said that drove the rounds, which sees one of them."""
+    slices = [a_slice(n, others=0.01) for n in range(10)]
+    loads = (NodeLoad("a", 0.4, 8), NodeLoad("b", 0.5, 16))
+
+    def seen(*nodes: str, loads: tuple[NodeLoad, ...] = loads) -> Evidence:
+        return evidence(slices, 3.0, CALM, cpus=2, nodes=set(nodes), loads=loads)
+
+    assert seen("a", "b").node_load == loads
+    assert seen("a", "b").others == 0.4  # the larger share
+    assert seen("b").node_load == loads[1:]
+    assert seen("a", "b", loads=()).others is None
+    assert seen("b", loads=(NodeLoad("a+b", 0.4, 8),)).others == 0.4
 
 
 def test_programs_beside_the_load_are_watched_as_well(sleeper: int) -> None:
@@ -267,7 +291,7 @@ def test_steal_and_throttling_of_a_sample_are_those_of_its_own_slices() -> None:
     """The others' rounds lost much, this cell's did not; and the other way round."""
     lost = Share(0.0, 0.5, 2.0)
     calm = [a_slice(n, steal=0.0, throttled=0.0) for n in range(10)]
-    assert sample_disturbed(evidence(calm, 3.0, lost, cpus=2, alone=True)) == ""
+    assert sample_disturbed(evidence(calm, 3.0, lost, cpus=2)) == ""
     slices = [a_slice(n, steal=0.01 * (n < 5), throttled=0.002) for n in range(10)]
     assert reason(slices) == (
         "the machine's host gave 12% of its CPU time to others (steal);"
@@ -276,7 +300,7 @@ def test_steal_and_throttling_of_a_sample_are_those_of_its_own_slices() -> None:
 
 
 def test_where_slices_do_not_know_them_all_rounds_say_it() -> None:
-    seen = evidence([a_slice(n) for n in range(10)], 4.0, Share(0.0, 0.2, 1.0), cpus=2, alone=True)
+    seen = evidence([a_slice(n) for n in range(10)], 4.0, Share(0.0, 0.2, 1.0), cpus=2)
     assert (seen.steal, seen.throttled) == (0.2, pytest.approx(0.05))
 
 

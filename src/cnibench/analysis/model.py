@@ -279,7 +279,9 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """What the machine's host (``steal``, a share of the CPU time), a CPU quota (``quota``, of the
     time) or other programs (``others``, of all CPUs) took from the samples of a cell: ``shares`` of
-    those that lost TAKEN or more, to other programs of all of them, for one sample tells little.
+    those that lost TAKEN or more, to other programs of all of them, for one sample tells little. On
+    clusters the shares of ``others`` are those of the CPUs of the busiest node. ``least``: they are
+    lower bounds, in slices as well.
     """
 
     label: str
@@ -287,6 +289,19 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     where: dict[str, Any]  # the coordinates of a record
     environment: int
     shares: list[float]
+    least: bool = False
+
+
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Other programs used ``others`` of the ``cpus`` of a cluster's ``node`` (``a+b``: of the one
+    machine that both are on): the median over the samples, a lower bound if ``least``.
+    """
+
+    node: str
+    others: float
+    cpus: int
+    least: bool
+    environment: int
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,7 +337,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     ``independence`` is what the verdicts take for granted about neighbouring blocks, where that is
     doubtful or cannot be seen.
     ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
-    where nobody knows. ``left_out`` has the shares of the slices that undisturbed samples left out,
+    where nobody knows; on clusters those of the busiest node. ``node_load`` has the median of each
+    node there. ``left_out`` has the shares of the slices that undisturbed samples left out,
     those above LEFT_OUT. ``taken``: what samples lost to the host, a CPU quota or other programs.
     ``unread`` maps a coordinate that is read back from each sample to the number of samples where
     that failed.
@@ -353,6 +369,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     unread: dict[str, int] = {}
     others: float | None = None
+    node_load: list[NodeLoad] = []
     left_out: list[float] = []
     taken: list[Taken] = []
     main: dict[str, str] = {}  # workload to the metric that decides about it

@@ -379,6 +379,7 @@ FREE_FACTS = frozenset(
         "sysctls",
         "unheld",
         "busy",
+        "node_load",
         "wire_features",
         "offload",
         "nodes",

@@ -137,6 +137,8 @@ class Profiles:
             )
             session.notify(f"{label} is not measured: {reason}")
             return ProfileState(label, made.deployment, reason)
+        if not session.cluster.manages_nodes and made.deployment is not None:
+            session.look_at_nodes(made.deployment.nodes())
         name = session.profiles[label].name
         session.writer.event(
             "profile-installed", label=label, profile=name, seconds=made.seconds, **where

@@ -29,9 +29,9 @@ class Runner:
     so many blocks why the run may stop now ('': it may not), unless their number is fixed.
 
     ``cpus`` are the CPUs of (client, server) of each pair, used in turn; where the nodes are other
-    machines they are chosen from theirs when a profile is installed. ``environment`` is what this
-    machine reports; the cluster's facts are added. ``recorded`` is what an earlier session of this
-    run stored of both.
+    machines they are chosen from theirs when a profile is installed; then other programs are given
+    ``wait_quiet`` s at most to leave those idle. ``environment`` is what this machine reports; the
+    cluster's facts are added. ``recorded`` is what an earlier session of this run stored of both.
     """
 
     cluster: Cluster
@@ -46,6 +46,7 @@ class Runner:
     enough: Callable[[int], str] | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)
     ranking: Ranking | None = None
+    wait_quiet: float = 0.0
 
     def run(self) -> int:
         """Measures all that is missing; returns the number of samples that failed.
@@ -66,6 +67,7 @@ class Runner:
             self.recorded,
             stop,
             self.ranking,
+            self.wait_quiet,
         )
         cycles = next((one for one in self.collectors if one.cycles), None)
         method = Slices(session, Windows(session, self.collectors), cycles)

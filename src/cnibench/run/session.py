@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cnibench.errors import CnibenchError, UsageError
@@ -12,6 +12,7 @@ from cnibench.model.context import coordinate, differing, disagreements
 from cnibench.model.coordinates import NONE
 from cnibench.model.profile import Profile
 from cnibench.model.units import duration
+from cnibench.run.checks.busy_nodes import look_or_wait
 from cnibench.run.checks.cpus import cores, doubts
 from cnibench.run.progress import Progress
 from cnibench.run.provenance import Provenance
@@ -24,6 +25,7 @@ from cnibench.system.process import priority_refused
 from cnibench.testbed.capabilities.outages import Outages
 from cnibench.testbed.cluster import Cluster
 from cnibench.testbed.deployment import Deployment
+from cnibench.testbed.place import Node
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class Session:
     recorded: Mapping[str, Any]
     stop: Stop
     ranking: Ranking | None = None
+    wait_quiet: float = 0.0  # s
     provenance: Provenance = field(default_factory=lambda: Provenance("", "", "", ""))
     not_removed: dict[str, CnibenchError] = field(default_factory=dict)  # by label
     unheld: list[str] = field(default_factory=list)  # settings that do not hold, in words
@@ -101,6 +104,16 @@ class Session:
         for said in (*priority_refused(), *doubts(self.cpus, siblings)):
             self._note(said)
         self._write()
+
+    def look_at_nodes(self, nodes: Sequence[Node]) -> None:
+        """How busy they are before anything is measured there, for env.json; once a session."""
+        if "node_load" in self.environment:
+            return
+        found, missed = look_or_wait(nodes, self.wait_quiet, self.notify)
+        loads = [{**asdict(one), "others": round(one.others, 2)} for one in found.loads]
+        self.environment = {**self.environment, "node_load": loads}
+        if missed:
+            self.does_not_hold(missed)
 
     def does_not_hold(self, said: str) -> None:
         """A setting that was asked for and does not hold, in words. It becomes an event and a part

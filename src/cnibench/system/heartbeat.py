@@ -8,11 +8,13 @@ that it started. It says ``ready``, and at SIGINT or SIGTERM one line of JSON (t
 CLOCK_MONOTONIC there):
 
     started, end, cpus
+    kernel, tree  which kernel this is, and which processes it watches: the same words, the same
     gaps      [from, to, waited]: it was not woken in time; ``waited`` of that it waited for a CPU,
     or had it (schedstat) stops     [name, from, to, kind]: a process was ``stopped`` (a signal, a
     debugger) or ``frozen`` (its cgroup) waits     [name, from, to, waited]: a process got no CPU
-    for so long at a stretch, at least counters  [time, steal, throttled]: s of CPU time that the
-    machine (all CPUs) and the cgroup did not get, so far
+    for so long at a stretch, at least counters  [time, steal, throttled, used, own]: s of CPU time
+    so far that the machine (all CPUs) and the cgroup did not get, that all programs of the machine
+    used, and that the watched processes used, those of them included that have ended
 """
 
 from __future__ import annotations
@@ -67,6 +69,12 @@ class Watched:
         text = os.pread(self.state, 128, 0)
         return text[text.rindex(b")") + 2] in HALTED
 
+    def ticks(self) -> int:
+        try:
+            return with_ended(os.pread(self.state, 4096, 0))
+        except OSError:
+            return 0  # it has ended: its parent has what it used
+
     def frozen(self) -> bool:
         return self.where >= 0 and os.pread(self.where, 100, 0) in FREEZERS
 
@@ -91,6 +99,29 @@ def fields(text: bytes) -> tuple[str, int]:
     """(name, parent) out of /proc/PID/stat."""
     before, _, after = text.rpartition(b")")
     return before.partition(b"(")[2].decode(errors="replace"), int(after.split()[1])
+
+
+def kernel() -> str:
+    """Tells one running kernel from another, as long as both run; '' where it is not known."""
+    file = opened("/proc/sys/kernel/random/boot_id")
+    if file < 0:
+        return ""
+    try:
+        return os.pread(file, 100, 0).decode().strip()[:8]
+    finally:
+        os.close(file)
+
+
+def used(line: bytes) -> int:
+    """Ticks of all programs on all CPUs: user, nice and system of the first line of /proc/stat.
+    Interrupts and softirqs are not among them.
+    """
+    return sum(map(int, line.split()[1:4]))
+
+
+def with_ended(text: bytes) -> int:
+    """Ticks of a process and of its children that have ended, out of /proc/PID/stat."""
+    return sum(map(int, text.rpartition(b")")[2].split(maxsplit=15)[11:15]))
 
 
 def throttling(process: str = "self") -> list[int]:
@@ -147,12 +178,14 @@ class Heartbeat:
         self.files = throttling()
         self.tick = os.sysconf("SC_CLK_TCK")
         self.cpus = os.sysconf("SC_NPROCESSORS_ONLN")
-        self.stat, self.own, self.last = (
+        self.stat, self.own, self.itself, self.last = (
             opened("/proc/stat"),
             opened("/proc/self/schedstat"),
+            opened("/proc/self/stat"),
             opened("/proc/loadavg"),
         )
         self.newest = b""
+        self.ours = self.before = 0  # ticks that the watched processes have used, and last had
 
     def note(self, kind: str, *line: Any) -> None:
         if len(self.found[kind]) < MOST:
@@ -170,11 +203,15 @@ class Heartbeat:
             self.find(now)
         for one in self.watched.values():
             self.look_longer(one, now)
-        steal = (
-            int((os.pread(self.stat, 400, 0).split(b"\n", 1)[0].split() + [b"0"] * 9)[8])
-            / self.tick
-        )
-        self.note("counters", now, steal, throttled(self.files))
+        line = os.pread(self.stat, 400, 0).split(b"\n", 1)[0]
+        steal = int((line.split() + [b"0"] * 9)[8]) / self.tick
+        own = with_ended(os.pread(self.itself, 4096, 0))
+        own += sum(one.ticks() for one in self.watched.values())
+        # It falls when a process ends whose parent does not wait for it (netserver ignores SIGCHLD)
+        self.ours += max(0, own - self.before)
+        self.before = own
+        total = used(line) / self.tick
+        self.note("counters", now, steal, throttled(self.files), total, self.ours / self.tick)
 
     def find(self, now: float) -> None:
         here = {int(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -273,7 +310,16 @@ class Heartbeat:
         for one in self.watched.values():
             self.end_stop(one, now)
         print(
-            json.dumps({"started": started, "end": now, "cpus": self.cpus, **self.found}),
+            json.dumps(
+                {
+                    "started": started,
+                    "end": now,
+                    "cpus": self.cpus,
+                    "kernel": kernel(),
+                    "tree": f"{os.readlink('/proc/self/ns/pid')} {self.root}",
+                    **self.found,
+                }
+            ),
             flush=True,
         )
 

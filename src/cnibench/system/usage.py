@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from cnibench.system.heartbeat import throttled, throttling
 
@@ -117,9 +118,20 @@ def look(seconds: float = _LOOK) -> Busy:
     return Busy(between(first, last).others, named)
 
 
-def wait_until_quiet(
-    limit: float, say: Callable[[str], None], look: Callable[[], Busy] = look
-) -> Busy:
+class _Found(Protocol):
+    """What a look has found. ``programs`` are those that used most, '' where that is unknown."""
+
+    @property
+    def programs(self) -> str: ...
+
+    @property
+    def disturbs(self) -> bool: ...
+
+
+_F = TypeVar("_F", bound=_Found)
+
+
+def wait_until_quiet(limit: float, say: Callable[[str], None], look: Callable[[], _F]) -> _F:
     """Looks until other programs no longer disturb, for ``limit`` s at most; ``say`` reports what
     is waited for, each time that it changes. The last look.
     """

@@ -5,9 +5,11 @@ nothing else changed.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from _kind_runs import (
     ONE_CELL,
     SHORT,
     cnibench,
+    engine,
     kubectl,
     lines,
     namespaces_of_runs,
@@ -63,6 +66,9 @@ def test_a_profile_is_installed_attested_and_measured_and_kept(kept: Mapping[str
         "cycles_per_packet",
         "memory",
     } <= found
+    others = {line["window"]: line["others"] for line in lines(folder, "stalls")}
+    assert others["speed"] is not None
+    assert others["cpp"] is None  # perf itself runs on the nodes
     inter = next(line for line in lines(folder, "cpp") if line["placement"] == "inter")
     assert inter["components"].get("vxlan", 0) > 0, inter["components"]
     assert {line["at"] for line in lines(folder, "sizes") if line["placement"] == "inter"} == {
@@ -116,6 +122,39 @@ def test_what_is_there_is_measured_by_every_path_and_nothing_else_is_touched(
     } == {(p, "ok", "flannel") for p in paths}
     assert all(line["passed"] for line in lines(tmp_path, "attestations"))
     assert objects(kept) == before
+
+
+@contextmanager
+def spinning(node: str) -> Iterator[None]:
+    """A program of somebody else's runs on a node as long as the block lasts."""
+    loop = ["podman", "exec", node, "sh", "-c", "echo $$; while :; do :; done"]
+    with subprocess.Popen(loop, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        pid = program.stdout.readline().strip()
+        try:
+            yield
+        finally:
+            engine("podman", "exec", node, "kill", "-KILL", pid)
+
+
+@pytest.mark.parametrize("how", [("--method", "windows", *SHORT), IN_SLICES])
+def test_what_else_a_node_does_is_warned_of_and_stands_beside_the_figures(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    """Both nodes are this machine, and count once."""
+    run = ["run", *existing, "--cni", "current", *ONE_CELL, *how]
+    with spinning(f"{kept['name']}-worker"):
+        done = cnibench(*run, cwd=tmp_path)
+    assert "warning: the nodes are busy: other programs use" in done.stderr
+    (stalls,) = lines(tmp_path, "stalls")
+    (load,) = stalls["node_load"]
+    assert (load["node"], load["cpus"]) == ("a+b", os.cpu_count())
+    assert stalls["others"] == load["others"] > 0.1 * load["cpus"]
+    (before,) = json.loads((run_of(tmp_path) / "env.json").read_text())["node_load"]
+    assert before["others"] > 0.1 * before["cpus"]
+    report = " ".join((run_of(tmp_path) / "report.md").read_text().split())
+    assert "CPUs of nodes a and b (one machine) before it started and at least" in report
+    assert "used by other programs, median share of all CPUs, at least: current " in report
 
 
 def test_two_runs_at_the_same_time_do_not_meet(

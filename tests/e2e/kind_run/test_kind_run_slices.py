@@ -111,6 +111,16 @@ def test_slices_agree_with_a_window_of_the_same_program(sliced: Path) -> None:
         assert 0.5 < one["found"][one["metric"]] / one["value"] < 2
 
 
+def test_what_other_programs_used_is_said_of_each_sample(sliced: Path) -> None:
+    """At least the kubelets are among them."""
+    stalls = lines(sliced, "stalls")
+    assert len(stalls) == 16
+    for one in stalls:
+        (load,) = one["node_load"]
+        assert (load["node"], load["estimate"]) == ("a+b", True)
+    assert max(one["others"] for one in stalls) > 0
+
+
 def test_cycles_are_those_of_the_datapath(sliced: Path) -> None:
     found = {one["label"]: one["components"] for one in lines(sliced, "cpp")}
     assert set(found) == set(CNIS)

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cnibench.errors import LimitError, MeasureError
+from cnibench.run.checks.node_load import Usage, node_loads
 from cnibench.run.checks.stalls import Evidence, Stall
 from cnibench.run.sample_context import SampleContext
 from cnibench.system import process as programs
@@ -39,20 +41,25 @@ class _Notes(msgspec.Struct):
     started: float
     end: float
     cpus: int
+    kernel: str
+    tree: str
     gaps: list[tuple[float, float, float]]
     stops: list[tuple[str, float, float, str]]
     waits: list[tuple[str, float, float, float]]
-    counters: list[tuple[float, float, float]]
+    counters: list[tuple[float, float, float, float, float]]
 
 
 @dataclass(frozen=True)
 class _Heart:
-    """A heartbeat that runs ``where`` (in words, '' for our machine), its output in ``file``."""
+    """A heartbeat that runs ``where`` (in words, '' for our machine) on ``node`` ('' likewise), its
+    output in ``file``.
+    """
 
     where: str
     file: Path
     process: Process
     local: bool
+    node: str = ""
 
     @property
     def place(self) -> str:
@@ -89,15 +96,21 @@ class Watch:
     def evidence(self, spans: Sequence[tuple[float, float, float]]) -> list[Evidence]:
         """Ends the heartbeats. ``spans`` has for each pair (start of its client, its end; s of our
         CLOCK_MONOTONIC; the longest that it may take, s)."""
-        here = _end(self._here)
+        here = self._here, _end(self._here)
         there = {
             number: [(heart, _end(heart)) for heart in hearts]
             for number, hearts in self._there.items()
         }
-        return [
-            _evidence(span, [(self._here, here), *there.get(number, ())])
-            for number, span in enumerate(spans)
-        ]
+        every = [here, *chain.from_iterable(there.values())]
+        found = []
+        for number, span in enumerate(spans):
+            own = there.get(number, [])
+            nodes = {heart.node for heart, _ in own}
+            usages = [_usage(span, heart, answer) for heart, answer in every]
+            known = [one for one in usages if one is not None]
+            loads = node_loads(known, nodes) if len(known) == len(usages) else ()
+            found.append(_evidence(span, [here, *own]).on_nodes(loads))
+        return found
 
 
 @contextmanager
@@ -137,7 +150,8 @@ def _start(
         process = place.spawn(
             [place.python, "-I", "-S", "-c", text, str(beat)], stdout=out, stderr=err
         )
-    return _Heart(where, out, running.enter_context(process), place is None)
+    node = "" if place is None else place.node.name
+    return _Heart(where, out, running.enter_context(process), place is None, node)
 
 
 def _end(heart: _Heart) -> tuple[float, _Notes] | None:
@@ -170,16 +184,13 @@ def _evidence(
         if answer is None:
             unseen.append(heart.where)
             continue
-        asked, report = answer
-        # Another machine has another clock: what it noted is reckoned back from the moment when
-        # both knew the end.
-        offset = 0.0 if heart.local else asked - report.end
-        first, last = start - offset, end - offset
+        report = answer[1]
+        first, last = _there(span, heart, answer)
         stalls += _stalls(report, first, last, heart.where)
         inside = [line for line in report.counters if first <= line[0] <= last] or report.counters
         before = [line for line in report.counters if line[0] < first][-1:]
         after = [line for line in report.counters if line[0] > last][:1]
-        (since, stolen, held), (until, stolen_then, held_then) = (
+        (since, stolen, held, *_), (until, stolen_then, held_then, *_) = (
             (*before, *inside)[0],
             (*inside, *after)[-1],
         )
@@ -193,6 +204,43 @@ def _evidence(
         steal,
         throttled,
         tuple(unseen),
+    )
+
+
+def _there(
+    span: tuple[float, float, float], heart: _Heart, answer: tuple[float, _Notes]
+) -> tuple[float, float]:
+    """The client's start and end by the heartbeat's clock. Another machine has another one: what it
+    noted is reckoned back from the moment when both knew the end.
+    """
+    asked, report = answer
+    offset = 0.0 if heart.local else asked - report.end
+    return span[0] - offset, span[1] - offset
+
+
+def _usage(
+    span: tuple[float, float, float], heart: _Heart, answer: tuple[float, _Notes] | None
+) -> Usage | None:
+    """CPUs in use while the client ran; None where nobody counted. What the readings of several
+    heartbeats have in common is a load that is steady: those within the client's time count.
+    """
+    if answer is None:
+        return None
+    report = answer[1]
+    first, last = _there(span, heart, answer)
+    lines = [line for line in report.counters if first <= line[0] <= last]
+    lines = lines if len(lines) > 1 else report.counters
+    (since, _, _, used, own), (until, _, _, used_then, own_then) = lines[0], lines[-1]
+    if until <= since:
+        return None
+    seconds = until - since
+    return Usage(
+        heart.node,
+        report.kernel,
+        report.tree,
+        report.cpus,
+        (used_then - used) / seconds,
+        (own_then - own) / seconds,
     )
 
 

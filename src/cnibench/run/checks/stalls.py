@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+from cnibench.run.checks.node_load import NodeLoad, busiest
 
 Kind = Literal["stopped", "frozen", "gap", "starved"]
 
@@ -50,8 +52,9 @@ class Evidence:
     ``steal`` is a share of the machine's CPU time, in slices of that of the CPUs which the load may
     use; ``throttled`` is in s; both are the worst of all places. ``unseen`` says where nothing
     could be seen. ``others`` are CPUs that other programs used, at least (in slices: estimated),
-    None where nobody knows. ``slices`` is the time of the sample's own slices, to which all of
-    these belong; None of a window.
+    None where nobody knows: on clusters those of the busiest of the pair's nodes, whose figures
+    are ``node_load``. ``slices`` is the time of the sample's own slices, to which all of these
+    belong; None of a window.
     """
 
     taken: float
@@ -62,6 +65,11 @@ class Evidence:
     unseen: tuple[str, ...] = ()
     others: float | None = None
     slices: float | None = None
+    node_load: tuple[NodeLoad, ...] = ()
+
+    def on_nodes(self, loads: Sequence[NodeLoad]) -> Evidence:
+        """With what other programs used there."""
+        return replace(self, others=busiest(loads), node_load=tuple(loads))
 
     def record(self, reason: str) -> dict[str, Any]:
         """The line of stalls.jsonl: figures in s and shares, those below the thresholds, too."""
@@ -82,6 +90,9 @@ class Evidence:
             "throttled": round(self.throttled, 6),
             "unseen": list(self.unseen),
             "others": None if self.others is None else round(self.others, 3),
+            "node_load": [
+                {**asdict(one), "others": round(one.others, 3)} for one in self.node_load
+            ],
             "stalls": [_rounded(one) for one in self.stalls if one.seconds >= NOTED],
             "disturbed": reason,
         }

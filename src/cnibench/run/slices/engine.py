@@ -21,6 +21,7 @@ from cnibench.system import usage
 from cnibench.system.usage import Share
 
 if TYPE_CHECKING:
+    from cnibench.run.checks.node_load import NodeLoad
     from cnibench.run.sample_context import Measurements
 
 LENGTH = 0.02  # s that are counted of each slice
@@ -42,7 +43,8 @@ class Driven:
     perf found, by cell. ``server`` is the CPU time in s per transaction or byte of a server on
     another node, by cell: of all turns together, for its clock is another one. ``user`` is the
     share of user space in the CPU time of a cell's programs on this node, in all turns together;
-    ``cpus`` is how many CPUs they may use.
+    ``cpus`` is how many CPUs they may use. ``loads`` is what other programs used meanwhile on nodes
+    that are other machines.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -56,6 +58,7 @@ class Driven:
     server: dict[str, float] = field(default_factory=dict)
     user: dict[str, float] = field(default_factory=dict)
     cpus: dict[str, int] = field(default_factory=dict)
+    loads: Sequence[NodeLoad] = ()
 
 
 def drive(

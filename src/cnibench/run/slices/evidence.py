@@ -5,8 +5,10 @@ window (run/checks/stalls.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Sequence, Set
 
+from cnibench.run.checks.node_load import NodeLoad
 from cnibench.run.checks.stalls import Evidence, Stall
 from cnibench.run.slices.rounds import Value
 from cnibench.run.slices.slice import Slice
@@ -16,11 +18,19 @@ _MOST = 0.5  # share of a sample's slices that may be left out
 
 
 def evidence(
-    slices: Sequence[Slice], wall: float, share: Share, *, cpus: int, alone: bool, where: str = ""
+    slices: Sequence[Slice],
+    wall: float,
+    share: Share,
+    *,
+    cpus: int,
+    nodes: Set[str] = frozenset(),
+    loads: Sequence[NodeLoad] | None = None,
+    where: str = "",
 ) -> Evidence:
     """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s. Its load
-    may use ``cpus`` CPUs. ``alone``: no programs but the load's are part of what is measured.
-    ``where`` are the rounds driven, in words; '': on this machine.
+    may use ``cpus`` CPUs. ``nodes`` are those of its Pods on a cluster, ``loads`` what other
+    programs used on nodes that are other machines. ``where`` are the rounds driven, in words; '':
+    on this machine.
 
     Steal, throttling and what other programs used are those of its own slices, and where these do
     not know them its part of ``share``, which is that of all rounds.
@@ -31,14 +41,20 @@ def evidence(
     others = _sum([one.others for one in slices])
     used = share.others if others is None else max(0.0, others / own)
     gaps = [Stall("gap", "cnibench", where, one.start, one.gap) for one in slices if one.gap > 0]
-    return Evidence(
+    seen = Evidence(
         wall,
         stalls=tuple(sorted([*_stops(slices), *gaps], key=lambda one: one.at)),
         steal=share.steal if steal is None else steal / own / cpus,
         throttled=share.throttled * own / wall if throttled is None else throttled,
-        others=used if alone else None,
+        others=used,
         slices=own,
     )
+    if loads is not None:
+        return seen.on_nodes([one for one in loads if nodes & set(one.node.split("+"))])
+    if nodes:
+        here = NodeLoad("+".join(sorted(nodes)), used, os.cpu_count() or 1, estimate=True)
+        return seen.on_nodes([here])
+    return seen
 
 
 def left_out(value: Value) -> str:

@@ -421,15 +421,15 @@ def _measured(
         **({"server_cpu": "of all turns together"} if cell.id in driven.server else {}),
     }
     found.records.append(("slices", record))
-    client = generator.s.client
-    where = "" if client.local else f"on node {client.node.name}"
+    client, server = generator.s.client, generator.s.server
     seen = evidence(
         own,
         driven.wall,
         driven.share,
         cpus=driven.cpus.get(cell.id) or 1,
-        alone=client.of_lab,
-        where=where,
+        nodes=frozenset() if client.of_lab else {client.node.name, server.node.name},
+        loads=None if client.local else driven.loads,
+        where="" if client.local else f"on node {client.node.name}",
     )
     disturbed = "; ".join(filter(None, (stalls_disturbed(seen), left_out(value))))
     if disturbed:  # who reads records leaves these out

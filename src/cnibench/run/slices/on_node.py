@@ -24,7 +24,7 @@ from cnibench.run.slices.readings.accepted import Accepted
 from cnibench.run.slices.readings.clocks import Clocks, descendants
 from cnibench.run.slices.readings.counters import Counted, Counter
 from cnibench.run.slices.running import Running, seen
-from cnibench.system import namespaces
+from cnibench.system import heartbeat, namespaces
 
 MODULES = (
     "errors",
@@ -50,6 +50,7 @@ MODULES = (
 
 
 _SIGN = 2.0  # s between signs of life
+_LINE = 400  # bytes of /proc/stat, whose first line is shorter
 
 
 class Controller:
@@ -106,6 +107,23 @@ class Controller:
     def time(self) -> dict[str, Any]:
         """ns of CPU time of those servers by now."""
         return {cell: clocks.read()[0] for cell, clocks in self.servers.items()}
+
+    def used(self) -> dict[str, Any]:
+        """What all programs of this machine used of its CPUs by now, and what these loads and this
+        program used, in s.
+        """
+        tick = os.sysconf("SC_CLK_TCK")
+        with open("/proc/stat", "rb", buffering=0) as file:
+            line = file.read(_LINE).partition(b"\n")[0]
+        loads = sum(one.used() for one in self.loads.values())
+        loads += sum(clocks.read()[0] for clocks in self.servers.values())
+        return {
+            "at": time.monotonic(),
+            "used": heartbeat.used(line) / tick,
+            "own": time.process_time() + loads / 1e9,
+            "kernel": heartbeat.kernel(),
+            "cpus": os.cpu_count() or 1,
+        }
 
     def drive(
         self, cells: list[str], rounds: int, block: int, seed: int, length: float, lead_in: float

@@ -5,7 +5,7 @@ counts them, so that no slice waits for a round trip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ import msgspec
 
 from cnibench.errors import UnsupportedError, of_data
 from cnibench.model.cell import Priority
+from cnibench.run.checks.node_load import Usage, node_loads
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices import on_node
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven
@@ -151,11 +152,17 @@ def drive_remotely(
     generators: Mapping[str, RemoteGenerator], rounds: int, block: int, seed: int
 ) -> Driven:
     """As engine.drive, on the node of the clients, which is one for all. Of servers on other nodes
-    the CPU time of all turns together is known: ``server`` of Driven.
+    the CPU time of all turns together is known: ``server`` of Driven. So is what other programs
+    used on both nodes: ``loads``.
     """
     client = next(iter(generators.values())).client
     apart = {cell: one.server for cell, one in generators.items() if one.apart}
-    before = _times(apart.values())
+    nodes = {
+        conversation: pod.node.name
+        for one in generators.values()
+        for conversation, pod in ((one.client, one.s.client), (one.server, one.s.server))
+    }
+    before, used = _times(apart.values()), _used(nodes)
     request: dict[str, Any] = {
         "do": "drive",
         "cells": sorted(generators),
@@ -167,7 +174,7 @@ def drive_remotely(
     }
     limit = _LIMIT + 10 * rounds * len(generators) * (LENGTH + LEAD_IN)
     answer = client.ask(request, limit, silence=_LIMIT)
-    after = _times(apart.values())
+    after, used_then = _times(apart.values()), _used(nodes)
     driven = Driven(
         slices=msgspec.convert(answer["slices"], list[Slice]),
         failed={cell: of_data(told) for cell, told in answer["failed"].items()},
@@ -179,6 +186,12 @@ def drive_remotely(
         cpus=answer["cpus"],
         user={cell: one for cell, one in answer["user"].items() if cell not in apart},
     )
+    if not driven.failed:  # of a load that has ended nobody knows what it used
+        readings = [
+            _usage(name, str(number), used[one], used_then[one])
+            for number, (one, name) in enumerate(nodes.items())
+        ]
+        driven.loads = node_loads(readings, set(nodes.values()))
     for cell in apart:
         driven.slices = [
             replace(one, server=None) if one.cell == cell else one for one in driven.slices
@@ -194,3 +207,14 @@ def _times(servers: Any) -> dict[str, int]:
     for conversation in dict.fromkeys(servers):
         found |= conversation.ask({"do": "time"}, _LIMIT)
     return found
+
+
+def _used(nodes: Iterable[Conversation]) -> dict[Conversation, dict[str, Any]]:
+    """What the programs of each node have used by now (Controller.used)."""
+    return {one: one.ask({"do": "used"}, _LIMIT) for one in nodes}
+
+
+def _usage(node: str, tree: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Usage:
+    seconds = max(other["at"] - one["at"], 1e-9)
+    used, own = ((other[what] - one[what]) / seconds for what in ("used", "own"))
+    return Usage(node, one["kernel"], tree, one["cpus"], used, own)

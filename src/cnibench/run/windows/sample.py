@@ -21,6 +21,7 @@ from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.run.checks import congestion, stalls
 from cnibench.run.checks.cpus import check_pinned
 from cnibench.run.checks.stall_monitor import watch
+from cnibench.run.checks.stalls import Evidence
 from cnibench.run.collector import Collector
 from cnibench.run.provenance import Measured
 from cnibench.run.sample_context import Measurements, SampleContext
@@ -140,7 +141,7 @@ def measure_pairs(
             )
             others = usage.between(before, usage.read()).others
             evidence = [
-                replace(one, others=others if s.client.of_lab else None)
+                _with_others(one, s, workload, others)
                 for s, one in zip(
                     all_of_them,
                     watched.evidence([(began, over, longest) for _, _, over in ended]),
@@ -185,6 +186,16 @@ def measure_pairs(
                 )
             )
     return measured
+
+
+def _with_others(seen: Evidence, s: SampleContext, workload: Workload, others: float) -> Evidence:
+    """With what other programs used. On a cluster that is not known where the load is more than
+    client and server, nor while cycles are counted: then cnibench itself has programs on the nodes.
+    """
+    if s.client.of_lab:
+        return replace(seen, others=others)
+    known = workload.alone and workload.collected and s.cell.window == "speed"
+    return seen if known else seen.on_nodes(())
 
 
 def _congestion(

@@ -6,9 +6,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from cnibench.analysis import node_load
 from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Disturbed, Group
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model import context
+from cnibench.model.node_names import named
 from cnibench.model.units import is_number, plural
 from cnibench.system.usage import BUSY
 
@@ -40,13 +42,38 @@ def busy(analysis: Analysis) -> list[str]:
         before, cpus = (_number(environment.get(name)) for name in ("busy", "cpus_online"))
         if before > BUSY * cpus > 0:
             found.append(f"{before:.1f} of {cpus:.0f} CPUs before it started")
-    during, cpus = analysis.others or 0.0, _number(analysis.environment.get("cpus_online"))
-    if during > BUSY * cpus > 0:
-        how = "about" if all(one.method == "slices" for one in analysis.results) else "at least"
-        found.append(f"{how} {during:.1f} of {cpus:.0f} CPUs while it measured (median)")
+        found += [
+            f"{one.others:.1f} of {one.cpus} CPUs of {named(one.node)} before it started"
+            for one in node_load.said(environment.get("node_load"))
+            if one.others > BUSY * one.cpus
+        ]
+    if analysis.node_load:
+        found += _on_nodes(analysis)
+    else:
+        found += _on_this_machine(analysis)
     if not found:
         return []
     return [f"Busy machine: other programs used {' and '.join(dict.fromkeys(found))}."]
+
+
+def _on_this_machine(analysis: Analysis) -> list[str]:
+    during, cpus = analysis.others or 0.0, _number(analysis.environment.get("cpus_online"))
+    if not during > BUSY * cpus > 0:
+        return []
+    how = "about" if all(one.method == "slices" for one in analysis.results) else "at least"
+    return [f"{how} {during:.1f} of {cpus:.0f} CPUs while it measured (median)"]
+
+
+def _on_nodes(analysis: Analysis) -> list[str]:
+    """On clusters, where the programs that every node has are among them."""
+    found = ", ".join(
+        f"{'at least' if one.least else 'about'} {one.others:.1f} of {one.cpus} CPUs of"
+        f" {named(one.node)}"
+        for one in analysis.node_load
+        if one.others > BUSY * one.cpus
+    )
+    included = "median, the nodes' own programs included"
+    return [f"{found} while it measured ({included})"] if found else []
 
 
 def _number(value: Any) -> float:
@@ -102,13 +129,19 @@ def taken_there(analysis: Analysis, group: Group) -> list[str]:
         if most:
             found.append(f"{words}, at most in one sample: {', '.join(most)}")
     used = [
-        (one.label, statistics.median(one.shares))
+        (one, statistics.median(one.shares))
         for one in analysis.taken
         if (one.cause, one.environment) == ("others", group.environment) and one.where == here
     ]
-    if much := [f"{label} {share:.0%}" for label, share in used if share > BUSY]:
-        how = "" if group.method == "slices" else ", at least"  # of a window it is a lower bound
-        found.append(f"used by other programs, median share of all CPUs{how}: {', '.join(much)}")
+    nodes = {one.node for one in analysis.node_load if one.environment == group.environment}
+    # other programs always run on a cluster's nodes: what they use is part of the conditions there
+    if shown := [(one, share) for one, share in used if nodes or share > BUSY]:
+        # of a window it is a lower bound
+        least = group.method != "slices" or any(one.least for one, _ in shown)
+        how = ", at least" if least else ""
+        of = "the busiest node's CPUs" if len(nodes) > 1 else "all CPUs"
+        words = ", ".join(f"{one.label} {share:.0%}" for one, share in shown)
+        found.append(f"used by other programs, median share of {of}{how}: {words}")
     return found
 
 
