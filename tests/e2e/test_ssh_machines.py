@@ -71,6 +71,43 @@ def test_to_samples_and_back(machines: Machines, kind_parts: Parts, tmp_path: Pa
         assert differences(before[which], machines.listing(which)) == []
 
 
+def test_a_machine_that_restarts_in_the_middle(machines: Machines, tmp_path: Path) -> None:
+    """The node comes back with its machine: the run names it, measures the later blocks, and puts
+    both machines back.
+    """
+    before = [machines.listing(which) for which in (0, 1)]
+    words = with_cnis(machines, "host")
+    more = ("--blocks", "3", "--duration", "20s")
+    with (tmp_path / "log").open("w") as stderr:
+        run = subprocess.Popen([CNIBENCH, *map(str, words), *more], stderr=stderr, cwd=tmp_path)
+    try:
+        until(lambda: run.poll() is not None or "[1/3]" in (tmp_path / "log").read_text(), LIMIT)
+        assert run.poll() is None, (tmp_path / "log").read_text()
+        until(lambda: "netserver" in machines.on(1, "ps -eo comm"), LIMIT)
+        machines.restart(1)
+        status = run.wait(LIMIT)
+    finally:
+        run.kill()
+    said = " ".join((tmp_path / "log").read_text().split())
+    assert status == 1, said
+    assert re.search(r"connected again after \d+ s; the machine was restarted", said)
+    ended = {
+        one["block"]: (one["status"], one["reason"])
+        for one in lines(tmp_path, "samples")
+        if one["metric"] == "transaction_rate" or one["status"] != "ok"
+    }
+    assert [ended[0][0], ended[1][0], ended[2][0]] == ["ok", "failed", "ok"], said
+    assert "is the Pod still there?" in ended[1][1]
+    assert [where for where, _ in AS_BEFORE.findall(said)] == [
+        f"ssh://root@{machines.addresses[0]}"
+    ]
+    assert "it was restarted in the meantime" in said
+    for which in (0, 1):
+        found = differences(before[which], machines.listing(which))
+        # podman makes another device for the restarted container, and writes its /etc/hosts again
+        assert [one for one in found if not re.match(r"eth0|.* dev eth0 |/etc/hosts", one)] == []
+
+
 def test_after_a_kill(machines: Machines, tmp_path: Path) -> None:
     before = [machines.listing(which) for which in (0, 1)]
     log = tmp_path / "log"

@@ -17,7 +17,6 @@ from cnibench.model.cell import Cell, Reading
 from cnibench.run.checks.stalls import Evidence
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.windows import sample
-from cnibench.system.usage import Times
 
 
 @dataclass
@@ -34,7 +33,7 @@ class Script:
     port: int = 0
     said: str = "cubic"
     ended: int | None = None  # the status of a client that has ended before it is waited for
-    evidence: Evidence = field(default_factory=lambda: Evidence(1.0))
+    evidence: Evidence = field(default_factory=lambda: Evidence(1.0, others=0.5))
     fault: tuple[str, int] = ("", -1)  # a step, and the pair in which it fails
     error: Exception = field(default_factory=lambda: MeasureError("broken", "mend it"))
     spans: Any = None
@@ -191,7 +190,6 @@ def scripted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
     monkeypatch.setattr(sample.congestion, "of_sample", of_sample)
     monkeypatch.setattr(sample, "check_pinned", check_pinned)
     monkeypatch.setattr(sample, "priority_of", lambda pid: "real-time")
-    monkeypatch.setattr(sample.usage, "read", lambda: Times(it.now, it.now / 2, 0.0, 0.0, 0.0))
     monkeypatch.setattr(sample, "CellConditions", SimpleNamespace(of=lambda deployment: it))
     return it
 

@@ -104,6 +104,15 @@ def test_the_clock_of_another_machine_is_reckoned_back() -> None:
     assert stall_monitor._usage((1200.4, 1201.3, 9.0), heart("a", False), None) is None
 
 
+def test_in_the_lab_others_are_all_programs_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stall_monitor, "_end", lambda _: (1124.97, NOTES))
+    watch = stall_monitor.Watch(heart("", True), {})
+    (seen,) = watch.evidence([(1123.4, 1124.3, 9.0)])
+    taken = 1124.228204 - 1123.425814
+    assert seen.others == pytest.approx((1893.07 - 1891.46 - (0.53 - 0.26)) / taken)
+    assert seen.node_load == ()
+
+
 def test_a_client_of_a_moment_has_the_figures_of_the_whole_heartbeat() -> None:
     found = stall_monitor._usage((1123.5, 1123.6, 9.0), heart("a", True), (1124.97, NOTES))
     assert found is not None

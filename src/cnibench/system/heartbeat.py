@@ -8,13 +8,15 @@ that it started. It says ``ready``, and at SIGINT or SIGTERM one line of JSON (t
 CLOCK_MONOTONIC there):
 
     started, end, cpus
-    kernel, tree  which kernel this is, and which processes it watches: the same words, the same
-    gaps      [from, to, waited]: it was not woken in time; ``waited`` of that it waited for a CPU,
-    or had it (schedstat) stops     [name, from, to, kind]: a process was ``stopped`` (a signal, a
-    debugger) or ``frozen`` (its cgroup) waits     [name, from, to, waited]: a process got no CPU
-    for so long at a stretch, at least counters  [time, steal, throttled, used, own]: s of CPU time
-    so far that the machine (all CPUs) and the cgroup did not get, that all programs of the machine
-    used, and that the watched processes used, those of them included that have ended
+    kernel, tree  identify the running kernel, and the processes that are watched
+    gaps          [from, to, waited]: it was not woken in time; for ``waited`` of that it waited for
+                  a CPU, or had one (schedstat)
+    stops         [name, from, to, kind]: a process was ``stopped`` (a signal, a debugger) or
+                  ``frozen`` (its cgroup)
+    waits         [name, from, to, waited]: a process got no CPU for so long at a stretch, at least
+    counters      [time, steal, throttled, used, own]: s of CPU time so far that the machine (all
+                  CPUs) and the cgroup did not get, that all programs of the machine used, and that
+                  the watched processes used, those of them included that have ended
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -108,8 +108,13 @@ class Watch:
             nodes = {heart.node for heart, _ in own}
             usages = [_usage(span, heart, answer) for heart, answer in every]
             known = [one for one in usages if one is not None]
-            loads = node_loads(known, nodes) if len(known) == len(usages) else ()
-            found.append(_evidence(span, [here, *own]).on_nodes(loads))
+            seen = _evidence(span, [here, *own])
+            if own:
+                loads = node_loads(known, nodes) if len(known) == len(usages) else ()
+                seen = seen.on_nodes(loads)
+            elif known:  # the lab: all is on this machine
+                seen = replace(seen, others=max(0.0, known[0].used - known[0].own))
+            found.append(seen)
         return found
 
 

@@ -31,7 +31,6 @@ from cnibench.run.windows.cpu_time import CpuTime, reading
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
-from cnibench.system import usage
 from cnibench.system.files import write_private
 from cnibench.system.guest import inside
 from cnibench.system.process import Process, ending
@@ -94,7 +93,6 @@ def measure_pairs(
                 for collector in collectors:
                     prepared.enter_context(collector.prepare(s))
             watched.await_ready()
-            before = usage.read()
             began, clients = time.monotonic(), list[tuple[str, Process]]()
             for s in all_of_them:
                 with _named(s, all_of_them):
@@ -139,9 +137,8 @@ def measure_pairs(
                 if workload.collected
                 else math.inf
             )
-            others = usage.between(before, usage.read()).others
             evidence = [
-                _with_others(one, s, workload, others)
+                _with_known_load(one, s, workload)
                 for s, one in zip(
                     all_of_them,
                     watched.evidence([(began, over, longest) for _, _, over in ended]),
@@ -188,14 +185,12 @@ def measure_pairs(
     return measured
 
 
-def _with_others(seen: Evidence, s: SampleContext, workload: Workload, others: float) -> Evidence:
-    """With what other programs used. On a cluster that is not known where the load is more than
-    client and server, nor while cycles are counted: then cnibench itself has programs on the nodes.
+def _with_known_load(seen: Evidence, s: SampleContext, workload: Workload) -> Evidence:
+    """On a cluster it is not known what other programs used where the load is more than client and
+    server, nor while cycles are counted: then cnibench itself has programs on the nodes.
     """
-    if s.client.of_lab:
-        return replace(seen, others=others)
     known = workload.alone and workload.collected and s.cell.window == "speed"
-    return seen if known else seen.on_nodes(())
+    return seen if s.client.of_lab or known else seen.on_nodes(())
 
 
 def _congestion(
