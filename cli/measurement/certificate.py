@@ -102,7 +102,7 @@ def certify(
                 name: programs.version([str(path), "--version"]) for name, path in servers.items()
             },
             lines=lines,
-            apart=[_APART, *adapter.apart],
+            apart=[_APART, *adapter.apart(_with(profile, options))],
             differences=differences,
             notes=[] if adapter.tried else ["the adapter was not tried by the project"],
         )

@@ -1,13 +1,16 @@
-"""Calico's models have the settings that Felix 3.32.1 makes: of connection tracking, of the reverse
-path filter, of routes through VXLAN, and where programs are attached.
+"""Calico's models have the settings that Felix 3.32.1 and its plugin make: of connection tracking,
+of the reverse path filter, of Pods and their routes, of routes through VXLAN, for ARP, and where
+programs are attached.
 
 Sources: felix/dataplane/linux/int_dataplane.go (configureKernel, defaultRPFilter), endpoint_mgr.go
-(configureProcSysForInterface), vxlan_mgr.go (tunnelRoute), bpf_ep_mgr.go (setRPFilter,
-setAcceptLocal) and felix/bpf/tc/attach.go (AttachProgram).
+(configureProcSysForInterface, CompleteDeferredWork), vxlan_mgr.go (tunnelRoute), bpf_ep_mgr.go
+(setRPFilter, setAcceptLocal), felix/bpf/tc/attach.go (AttachProgram) and
+cni-plugin/pkg/dataplane/linux/dataplane_linux.go.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -61,6 +64,40 @@ def test_routes_through_vxlan_name_the_tunnels_mtu(make_deployment: Make) -> Non
         route = node.ns.run(["ip", "route", "show", to], timeout=20).stdout
         assert "dev vxlan.calico" in route
         assert "mtu 1450" in route
+
+
+def test_a_pod_forwards_nothing_and_has_one_queue(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-np-xsub", ip=(4, 6))
+    pod, _ = deployment.pair("intra")
+    assert setting(pod.ns, "ipv4/ip_forward") == "0"
+    assert setting(pod.ns, "ipv6/conf/all/forwarding") == "0"
+    node = deployment.a.ns
+    for ns, name, length in ((pod.ns, pod.interface, 1000), (node, pod.host_end, 0)):
+        (link,) = json.loads(ns.run(["ip", "-j", "-d", "link", "show", name], timeout=20).stdout)
+        assert (link["num_tx_queues"], link["num_rx_queues"]) == (1, 1)
+        assert link.get("txqlen", 0) == length
+    assert setting(node, f"ipv6/conf/{pod.host_end}/proxy_ndp") == "1"
+    assert setting(node, f"ipv4/conf/{pod.host_end}/proxy_arp") == "1"
+
+
+def test_routes_to_pods_have_felixs_metric(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-np-vxlan")
+    pod, _ = deployment.pair("intra")
+    shown = ["ip", "-d", "-j", "route", "show", pod.addresses[4]]
+    (route,) = json.loads(deployment.a.ns.run(shown, timeout=20).stdout)
+    assert (route["protocol"], route["metric"], route["dev"]) == ("boot", 1024, pod.host_end)
+
+
+def test_felix_filters_arp_for_each_pod(make_deployment: Make) -> None:
+    deployment = make_deployment("calico-np-vxlan")
+    (pod,) = deployment.add_pods(deployment.a, 1)
+    listed = ["nft", "-s", "list", "table", "arp", "calico-arp"]
+    said = deployment.a.ns.run(listed, timeout=20).stdout
+    assert f'"{pod.host_end}" : goto filter-cali-arp-{pod.host_end}' in said  # type: ignore[attr-defined]
+    assert f"arp operation reply arp saddr ip {pod.addresses[4]} counter drop" in said
+    deployment.remove_pods([pod])
+    said = deployment.a.ns.run(listed, timeout=20).stdout
+    assert pod.addresses[4] not in said
 
 
 @pytest.mark.parametrize(("name", "tcx"), [("calico-ebpf", True), ("cilium", False)])

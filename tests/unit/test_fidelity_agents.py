@@ -12,14 +12,15 @@ import struct
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cnibench.cli.measurement.certificate import certify
+from cnibench.cli.measurement.certificate import adapter_of, certify
 from cnibench.clusters.lab import cluster as lab_cluster
 from cnibench.clusters.lab import kernel
-from cnibench.clusters.lab.builders.base import builders
+from cnibench.clusters.lab.builders.base import builder_of, builders
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.fidelity import digest, image, needs, plugin, programs
 from cnibench.clusters.lab.fidelity.adapter import Adapter
@@ -356,9 +357,38 @@ def test_definitions_are_created_before_objects_of_their_kinds() -> None:
     adapters: Mapping[str, type[Adapter]] = providers("clusters.lab.agents")
     felix = next(one for one in adapters.values() if one.name == "calico-node")
     setup = Setup(felix, "calico-node", {}, Path("/"), [definition])
-    model: Any = None  # its objects do not depend on it
-    kinds = [one["kind"] for one in setup.ordered(felix(model))]
-    assert kinds == ["CustomResourceDefinition", "ClusterInformation", "IPPool"]
+    kinds = [one["kind"] for one in setup.ordered(felix(_model("calico-np-vxlan")))]
+    assert kinds == ["CustomResourceDefinition", "ClusterInformation", "Tier", "IPPool"]
+
+
+def _model(name: str) -> Any:
+    """Of a profile, as far as an adapter reads it before anything is deployed."""
+    profile = builtin()[name]
+    _, options = builder_of(profile)
+    return SimpleNamespace(options=options, deployment=SimpleNamespace(claim=profile.datapath))
+
+
+def test_a_profile_with_policies_has_them_as_an_object_of_kubernetes() -> None:
+    felix = providers("clusters.lab.agents")["calico-node"]
+    *_, policy = felix(_model("calico-wp-xsub")).objects()
+    assert (policy["kind"], policy["metadata"]["namespace"]) == ("NetworkPolicy", "cnibench")
+    (rule,) = policy["spec"]["ingress"]
+    assert {"protocol": "UDP", "port": 5201, "endPort": 5299} in rule["ports"]
+    assert {"protocol": "TCP", "port": 80} in rule["ports"]
+
+
+@pytest.mark.parametrize(
+    ("name", "bird"), [("calico-np-vxlan", False), ("calico-np-xsub", True), ("flannel", False)]
+)
+def test_routes_of_bird_are_not_compared(name: str, bird: bool) -> None:
+    profile = builtin()[name]
+    found = adapter_of(profile).apart(profile)
+    assert any("BIRD" in one for one in found) == bird
+
+
+def test_nothing_of_calico_without_chains_is_its_agents() -> None:
+    profile = builtin()["calico-bare-xsub"]
+    assert "no chains" in adapter_of(profile).unsupported(profile)
 
 
 def test_what_lies_beside_an_agent_is_in_no_image_that_is_named(tmp_path: Path) -> None:

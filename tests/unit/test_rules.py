@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cnibench.clusters.lab.rules import (
     calico,
+    calico_arp,
     calico_node,
     calico_workloads,
     cilium,
@@ -258,6 +259,17 @@ def test_policy_opens_its_ports_to_its_peers_only() -> None:
     )
     sets = {item.name: item for item in calico_node.ipsets(described)}
     assert sets[calico_node.peers_set(4)].members == ("10.244.0.2",)
+
+
+def test_names_and_hashes_are_those_of_a_real_felix() -> None:
+    """As calico-node v3.32.1 wrote them for this Pod and for the policy of the lab."""
+    assert calico_node.peers_set(4) == "cali40s:E0NJ9SiJyXUYgQHxdaGDSti"
+    text = calico_arp.table([Pod("a0", {4: "10.244.0.2"}, "calid635176fd12")])
+    assert re.findall("cali:([^;]+);", text) == [
+        "M5ZyLTwdpKLA5dzX",
+        "mNoxCVnxd-GKMMeq",
+        "sTW69d973H-X0MF0",
+    ]
 
 
 def test_every_set_that_rules_name_is_made() -> None:

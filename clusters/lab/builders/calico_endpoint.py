@@ -24,6 +24,10 @@ _GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
 _EVERYTHING = {4: "default", 6: "default6"}
 _LENGTH = {4: 32, 6: 128}
 _LINK_SCOPE = 253
+_METRIC = 1024  # IPv4NormalRoutePriority, IPv6NormalRoutePriority of Felix
+_QUEUES = 1  # num_queues of the plugin's configuration
+# A Pod forwards nothing (configureContainerSysctls).
+_FORWARDING = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 
 
 def gateway_route(node: LabNode) -> None:
@@ -67,11 +71,15 @@ def pair(deployment: LabDeployment, pod: LabPod, rp_filter: str | None = None) -
         mac=HOST_MAC,
         peer_mac=mac,
         up=False,
+        queues=_QUEUES,
     )
     rp_filter = rp_filter or node.ns.read("/proc/sys/net/ipv4/conf/default/rp_filter").strip()
-    node.ns.sysctl(_host_settings(pod.host_end, rp_filter))
-    for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
-        links.set_link(ns, device, state="up")
+    for family in pod.addresses:
+        node.ns.sysctl(_host_settings(pod.host_end, family, rp_filter))
+        pod.ns.sysctl({_FORWARDING[family]: 0})
+    node.ns.sysctl({f"net/ipv6/conf/{pod.host_end}/accept_ra": 0})
+    links.set_link(node.ns, pod.host_end, state="up", txqueuelen=0)
+    links.set_link(pod.ns, pod.interface, state="up")
     return mac
 
 
@@ -86,26 +94,37 @@ def routes(pod: LabPod) -> None:
     for family, address in pod.addresses.items():
         gateway = _GATEWAYS[family]
         if family == 4:
-            links.route(pod.ns, f"{gateway}/32", dev=pod.interface, scope=_LINK_SCOPE)
+            direct = f"{gateway}/32"
+            links.route(
+                pod.ns, direct, dev=pod.interface, scope=_LINK_SCOPE, proto=links.PROTO_BOOT
+            )
         else:
             links.address(node.ns, pod.host_end, f"{gateway}/64")
-        links.route(pod.ns, _EVERYTHING[family], via=gateway, dev=pod.interface, onlink=family == 6)
+        links.route(
+            pod.ns,
+            _EVERYTHING[family],
+            via=gateway,
+            dev=pod.interface,
+            onlink=family == 6,
+            proto=links.PROTO_BOOT,
+        )
         links.route(
             node.ns,
             f"{address}/{_LENGTH[family]}",
             dev=pod.host_end,
             scope=_LINK_SCOPE if family == 4 else 0,
+            proto=links.PROTO_BOOT,
+            metric=_METRIC,
         )
 
 
-def _host_settings(device: str, rp_filter: str) -> dict[str, object]:
+def _host_settings(device: str, family: int, rp_filter: str) -> dict[str, object]:
+    if family == 6:
+        return {f"net/ipv6/conf/{device}/proxy_ndp": 1, f"net/ipv6/conf/{device}/forwarding": 1}
     return {
         f"net/ipv4/conf/{device}/route_localnet": 1,
         f"net/ipv4/neigh/{device}/proxy_delay": 0,
         f"net/ipv4/conf/{device}/proxy_arp": 1,
         f"net/ipv4/conf/{device}/forwarding": 1,
         f"net/ipv4/conf/{device}/rp_filter": rp_filter,
-        f"net/ipv6/conf/{device}/accept_ra": 0,
-        f"net/ipv6/conf/{device}/proxy_ndp": 1,
-        f"net/ipv6/conf/{device}/forwarding": 1,
     }

@@ -4,7 +4,7 @@ VXLAN or IP-in-IP.
 Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per
 Pod, gateway 169.254.1.1, the MAC ee:ee:ee:ee:ee:ee at the node's end),
 felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb
-(vxlan.calico, VNI 4096, port 4789, routes of protocol 80 with the tunnel's MTU), int_dataplane.go
+(vxlan.calico, VNI 4096, port 4789, routes with the tunnel's MTU), int_dataplane.go
 (configureKernel: connections are counted), ipip_mgr.go (tunl0), confd's BIRD
 templates (routes of protocol bird, 12, and a blackhole for the node's own block), felix/rules for
 the filters. The address block of a node is a /24 here, where Calico's default is /26: one route per
@@ -21,7 +21,7 @@ from cnibench.clusters.lab.builders import calico_endpoint, vxlan
 from cnibench.clusters.lab.builders.filtered import NAMESPACE, Filtered, FilterOptions
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
-from cnibench.clusters.lab.rules import calico
+from cnibench.clusters.lab.rules import calico, calico_arp
 from cnibench.clusters.lab.rules.calico_node import VXLAN_PORT, Node, Policy, ipsets
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
@@ -31,6 +31,8 @@ from cnibench.model.cell import Attestation
 _FELIX = 80  # DefaultRouteProto of dataplanedefs.go
 _DEVICES = {4: "vxlan.calico", 6: "vxlan-v6.calico"}
 _VNI, _IPIP = 4096, "tunl0"
+_LOOPBACK = {4: ("127.0.0.0", "127.0.0.1"), 6: ("::1",)}
+_LIMIT = 20.0  # s for nft
 _DENIED_PORT = 9  # discard: no workload of ours uses it, and the policy does not name it
 # s that a denied connection is given; inside one machine an allowed one needs less than a
 # millisecond
@@ -56,7 +58,7 @@ class Calico(Filtered):
     name = "calico"
     Options: ClassVar[type[FilterOptions]] = CalicoOptions
     beside_kube_proxy = True
-    needs = ("iptables", "ipset")
+    needs = ("iptables", "ipset", "nftables")
 
     @classmethod
     def proxies(cls, options: Any) -> tuple[str, ...]:
@@ -90,21 +92,25 @@ class Calico(Filtered):
             self.changed(here)
 
     def _between(self, here: LabNode, there: LabNode, family: int) -> None:
-        block = there.subnets[family]
         if self.encapsulation == "vxlan":
             self._vxlan(here, there, family)
             return
+        if self.encapsulation == "ipip":
+            _fallback_device(here)
+            links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu, state="up")
+            links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
+        self.bird(here, there, family)
+
+    def bird(self, here: LabNode, there: LabNode, family: int) -> None:
+        """BIRD's routes between the nodes. With VXLAN they are Felix's, and BIRD has none."""
         if self.encapsulation == "none":
             calico_endpoint.bgp_routes(here, there, family)
-            return
-        # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's next
-        # hop is the outer address.
-        _fallback_device(here)
-        links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu, state="up")
-        links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
-        via, proto = there.addresses[4], calico_endpoint.BIRD
-        links.route(here.ns, block, via=via, dev=_IPIP, onlink=True, proto=proto)
-        links.route(here.ns, here.subnets[family], type="blackhole", proto=proto)
+        elif self.encapsulation == "ipip":
+            # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's
+            # next hop is the outer address.
+            block, via, proto = there.subnets[family], there.addresses[4], calico_endpoint.BIRD
+            links.route(here.ns, block, via=via, dev=_IPIP, onlink=True, proto=proto)
+            links.route(here.ns, here.subnets[family], type="blackhole", proto=proto)
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device, length = _DEVICES[family], 32 if family == 4 else 128
@@ -126,7 +132,7 @@ class Calico(Filtered):
             via=there.gateways[family],
             dev=device,
             onlink=True,
-            proto=_FELIX,
+            proto=links.PROTO_BOOT,
             mtu=self.deployment.mtu,
         )
         links.route(here.ns, here.subnets[family], type="blackhole", proto=_FELIX)
@@ -154,6 +160,12 @@ class Calico(Filtered):
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
         return ipsets(self._felix(node, family)) if self.options.felix else ()
 
+    def load(self, node: LabNode) -> None:
+        super().load(node)
+        if self.options.felix and 4 in self.deployment.families:
+            text = calico_arp.table(self.described(node, 4))
+            node.ns.run(["nft", "-f", "-"], input=text, timeout=_LIMIT)
+
     def _felix(self, node: LabNode, family: int) -> Node:
         enforced = self.deployment.claim.policy == "enforced"
         bench = [
@@ -164,12 +176,17 @@ class Calico(Filtered):
             encapsulation=self.encapsulation,
             hosts=tuple(each.addresses[family] for each in self.deployment.nodes()),
             pool=CLUSTER_CIDRS[family],
-            this_host=(node.addresses[family],),
+            this_host=self._own_addresses(node, family),
             pods=self.described(node, family),
             policy=Policy(f"{NAMESPACE}/bench", self.options.ports) if enforced else None,
             selected=frozenset(pod.name for pod in bench),
             peers=tuple(pod.addresses[family] for pod in bench) if enforced else (),
         )
+
+    def _own_addresses(self, node: LabNode, family: int) -> tuple[str, ...]:
+        """All that the kernel has a local route to."""
+        tunnel = (node.gateways[family],) if self.tunnel_on(node, family) else ()
+        return (node.addresses[family], *tunnel, *_LOOPBACK[family])
 
     def checks(self) -> Sequence[Attestation]:
         """With policies: a port that they do not name is closed even between Pods that may talk; on

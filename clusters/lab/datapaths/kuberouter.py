@@ -28,6 +28,7 @@ from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.clusters.lab.rules.services import SERVICE_CIDRS
 
 _ZEBRA, _TABLE = 17, 77
+_PRIORITY = 32765  # kube-router names none: the kernel's, before the table main
 
 
 class KubeRouterOptions(FilterOptions):
@@ -93,7 +94,12 @@ class KubeRouter(Bridged):
             if family in self.deployment.families:
                 network, length = here.subnets[family].split("/")
                 here.ns.ipr.rule(
-                    "add", src=network, src_len=int(length), table=_TABLE, family=number
+                    "add",
+                    src=network,
+                    src_len=int(length),
+                    table=_TABLE,
+                    family=number,
+                    priority=_PRIORITY,
                 )
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:

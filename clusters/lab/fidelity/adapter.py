@@ -59,7 +59,6 @@ class Adapter(abc.ABC):
     # Pattern of a rule that leads to a chain whose name is another at each start of the agent: its
     # groups are what the chain is for, and the name.
     chains: ClassVar[str] = ""
-    apart: ClassVar[tuple[str, ...]] = ()  # what is the same in both, beyond kube-proxy's rules
 
     def __init__(self, model: Datapath) -> None:
         self.model = model
@@ -68,6 +67,11 @@ class Adapter(abc.ABC):
     def unsupported(cls, profile: Profile) -> str:
         """Why the agent cannot make this profile here; '' when it can."""
         return ""
+
+    @classmethod
+    def apart(cls, profile: Profile) -> Sequence[str]:
+        """What is the same in both, beyond kube-proxy's rules: what ``complete`` makes."""
+        return ()
 
     @classmethod
     def remedy(cls) -> str:
@@ -97,6 +101,12 @@ class Adapter(abc.ABC):
     @abc.abstractmethod
     def ready(self, site: Site) -> bool:
         """Has the agent got so far that Pods can be made on this node?"""
+
+    def complete(self, node: LabNode) -> None:
+        """Makes on a node that the agent is ready on what other programs make, as the model has
+        it.
+        """
+        return
 
     def network(self, site: Site, pod: LabPod) -> Mapping[str, Any]:
         """The CNI configuration that the Pod is made with: ``type`` names the plugin."""

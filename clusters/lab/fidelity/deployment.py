@@ -27,6 +27,7 @@ from cnibench.model.cell import Attestation
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options
 
+_ACCOUNT = "default"
 _READY = 60.0  # s
 _SAID = 4  # lines of an agent that ended
 _STILL, _LOOK, _SETTLED = 2.0, 0.2, 30.0  # s: nothing changes for so long; between looks; at most
@@ -134,6 +135,7 @@ class AgentDatapath(Datapath):
         for node in self.deployment.nodes():
             self.server.create(self._node(node))
         self.server.create(_object("Namespace", plugin.NAMESPACE))
+        self.server.create(_object("ServiceAccount", _ACCOUNT, plugin.NAMESPACE))
         for one in self.setup.ordered(self.adapter):
             self.server.create(one)
         for node in self.deployment.nodes():
@@ -149,7 +151,7 @@ class AgentDatapath(Datapath):
                 self.setup.adapter.remedy(),
                 lines=_SAID,
             )
-
+            self.adapter.complete(site.node)
         first = self._files[self.deployment.a.name]
         self.version = version(first.enter([self.setup.program, *self.adapter.version]))
 
@@ -211,6 +213,7 @@ class AgentDatapath(Datapath):
         found["metadata"]["labels"] = {"cnibench": pod.role}
         found["spec"] = {
             "nodeName": pod.node.name,
+            "serviceAccountName": _ACCOUNT,  # as the admission plugin would write that is off
             "terminationGracePeriodSeconds": 0,
             "containers": [{"name": "c", "image": "none"}],
         }

@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from cnibench.clusters.lab.namespaces import netlink
@@ -75,13 +75,15 @@ def veth(
     peer_mac: str | None = None,
     up: bool = True,
     txqueuelen: int | None = None,
+    queues: int | None = None,
 ) -> tuple[int, int]:
-    """A veth pair with one end in each namespace, both indices."""
+    """A veth pair with one end in each namespace, both indices. Without ``queues`` an end has one
+    for each CPU.
+    """
     head = netlink.link(up=True if up else None)
-    mine = netlink.link_attributes(name=name, mac=mac, mtu=mtu, txqueuelen=txqueuelen)
-    other = netlink.link_attributes(
-        name=peer, mac=peer_mac, mtu=mtu, txqueuelen=txqueuelen, namespace=peer_ns.fd
-    )
+    both: Mapping[str, Any] = {"mtu": mtu, "txqueuelen": txqueuelen, "queues": queues}
+    mine = netlink.link_attributes(name=name, mac=mac, **both)
+    other = netlink.link_attributes(name=peer, mac=peer_mac, namespace=peer_ns.fd, **both)
     netlink.ask(
         ns,
         f"veth {name}",
@@ -170,16 +172,18 @@ def route(
     table: int = _TABLE_MAIN,
     type: Literal["unicast", "blackhole"] = "unicast",
     mtu: int | None = None,
+    metric: int | None = None,
 ) -> None:
     """Adds a route; ``to`` is a prefix, ``default`` or ``default6``. Without ``scope`` it is what
-    iproute2 takes. ``mtu`` is the route's own, in bytes.
+    iproute2 takes. ``mtu`` is the route's own, in bytes; among several to one prefix the lowest
+    ``metric`` counts.
     """
     netlink.ask(
         ns,
         f"route {to} {dev or ''} {via or ''}",
         netlink.NEWROUTE,
         netlink.ADD,
-        _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type, mtu),
+        _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type, mtu, metric),
     )
 
 
@@ -195,6 +199,7 @@ def _route(
     table: int,
     type: str,
     mtu: int | None,
+    metric: int | None,
 ) -> bytes:
     v6 = ":" in to or to == "default6"
     prefix, _, length = (
@@ -219,6 +224,8 @@ def _route(
         body += netlink.attribute(4, index(ns, dev))  # RTA_OIF
     if via:
         body += netlink.attribute(5, netlink.packed(via))  # RTA_GATEWAY
+    if metric is not None:
+        body += netlink.attribute(6, metric)  # RTA_PRIORITY
     if prefsrc:
         body += netlink.attribute(7, netlink.packed(prefsrc))  # RTA_PREFSRC
     if mtu:

@@ -35,6 +35,7 @@ _CAPPED, _ACK_TLVS = 0x100, 0x200
 _IFF_UP, _IFF_NOARP = 0x1, 0x80
 _ATTRIBUTE_LINKINFO, _INFO_KIND, _INFO_DATA, _PEER = 18, 1, 2, 1
 _IFNAME, _ADDRESS, _MTU, _LINK, _MASTER, _TXQLEN, _NET_NS_FD = 3, 1, 4, 5, 10, 13, 28
+_TX_QUEUES, _RX_QUEUES = 31, 32
 _NETLINK_GENERIC, _GENERIC_CONTROL, _GETFAMILY, _FAMILY_NAME = 16, 16, 3, 2
 
 # Kind of device: name of an attribute of its own (as pyroute2 has them) to (number, how it is
@@ -114,16 +115,19 @@ def link_attributes(
     lower: int | None = None,
     master: int | None = None,
     txqueuelen: int | None = None,
+    queues: int | None = None,
     namespace: int | None = None,
 ) -> bytes:
     """The attributes that are given; ``lower`` is the device below it, ``namespace`` an open file
-    of one.
+    of one, ``queues`` their number in each direction.
     """
     numbers = (
         (_MTU, mtu),
         (_LINK, lower),
         (_MASTER, master),
         (_TXQLEN, txqueuelen),
+        (_TX_QUEUES, queues),
+        (_RX_QUEUES, queues),
         (_NET_NS_FD, namespace),
     )
     body = b"".join(attribute(kind, value) for kind, value in numbers if value is not None)

@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from cnibench.clusters.lab.rules.ruleset import IpSet, Pod
 
 VXLAN_PORT = 4789
+# The selector of a policy in the namespace cnibench for Pods with the label cnibench=bench, as
+# libcalico-go writes it (lib/selector, getEndpointSelector).
+_PEERS = (
+    '(projectcalico.org/namespace == "cnibench" && '
+    '(projectcalico.org/orchestrator == "k8s" && cnibench == "bench"))'
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +56,9 @@ def set_name(family: int, identity: str) -> str:
 
 def peers_set(family: int) -> str:
     """The set that stands for the policy's pod selector; Felix names it by a hash of the
-    selector.
+    selector (libcalico-go/lib/hash MakeUniqueID).
     """
-    digest = hashlib.sha224(b"projectcalico.org/orchestrator == 'k8s' && role == 'bench'").digest()
+    digest = hashlib.sha224(f"s:{_PEERS}".encode()).digest()
     return set_name(family, "s:" + base64.urlsafe_b64encode(digest).decode())
 
 

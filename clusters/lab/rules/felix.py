@@ -47,17 +47,25 @@ def limited(prefix: str, suffix: str, length: int = _MAX_CHAIN_NAME) -> str:
     return prefix + suffix
 
 
+class RuleHash:
+    """The hashes of a chain's rules, one after the other: each is also of those before it."""
+
+    def __init__(self, name: str) -> None:
+        self._digest = hashlib.sha224(name.encode()).digest()
+
+    def of(self, text: str) -> str:
+        """The hash of the next rule."""
+        self._digest = hashlib.sha224(self._digest + text.encode()).digest()
+        return base64.urlsafe_b64encode(self._digest).decode()[:16]
+
+
 def render(name: str, rules: Sequence[Rule]) -> list[str]:
     """The rules of a chain, each with the comment ``cali:`` and its hash, without the leading ``-A
     CHAIN``.
     """
-    digest = hashlib.sha224(name.encode()).digest()
-    out = []
+    hashes, out = RuleHash(name), []
     for rule in rules:
-        digest = hashlib.sha224(
-            digest + " ".join(["-A", name, "HASH", *_tail(rule)]).encode()
-        ).digest()
-        mark = base64.urlsafe_b64encode(digest).decode()[:16]
+        mark = hashes.of(" ".join(["-A", name, "HASH", *_tail(rule)]))
         out.append(" ".join([f'-m comment --comment "cali:{mark}"', *_tail(rule)]))
     return out
 
