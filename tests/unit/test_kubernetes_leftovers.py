@@ -204,6 +204,16 @@ def test_only_new_mounts_below_its_own_files_are_undone() -> None:
     assert not list(commands.unmounting(shown, ("/run/cilium",), ("/run/cilium",), ()))
 
 
+def test_the_file_system_of_pinned_objects_goes_if_the_cni_mounted_it() -> None:
+    shown = "@@ mounts\n/\n/sys/fs/bpf\n@@ xfrm\n"
+    pinned = ("/run/cilium", "/sys/fs/bpf/cilium")
+    (found,) = commands.unmounting_bpf(shown, pinned, ("/",))
+    assert found.line.endswith("|| umount /sys/fs/bpf'")
+    assert not list(commands.unmounting_bpf(shown, pinned, ("/", "/sys/fs/bpf")))
+    assert not list(commands.unmounting_bpf(shown, ("/run/flannel",), ("/",)))
+    assert not list(commands.unmounting_bpf("@@ mounts\n/\n", pinned, ("/",)))
+
+
 def test_leftovers_are_named() -> None:
     clean = (
         SHOWN.replace(IPTABLES, "")

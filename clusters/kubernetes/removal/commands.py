@@ -42,6 +42,7 @@ _TUNNELS = frozenset({"vxlan", "geneve", "ipip", "sit", "ip6tnl", "wireguard"}) 
 Items = Mapping[
     str, Collection[str]
 ]  # as in remains.Snapshot; and "path", "address", "mount", and "up": devices
+_BPF = "/sys/fs/bpf"
 
 
 class Command(NamedTuple):
@@ -310,3 +311,13 @@ def unmounting(
             fnmatchcase(one, path) and one not in kept for one in above for path in files
         ):
             yield Command(f"nsenter -t 1 -m -- umount -l {shlex.quote(at)}", f"mount {at}")
+
+
+def unmounting_bpf(shown: str, files: Sequence[str], had: Collection[str]) -> Iterator[Command]:
+    """The file system of pinned eBPF objects, which a CNI mounts where a node has none. It stays
+    while somebody's objects are in it.
+    """
+    pins = any(path.startswith(f"{_BPF}/") for path in files)
+    if pins and _BPF in section(shown, "mounts") and _BPF not in had:
+        line = f"ls -A {_BPF} | grep -qv '[.]debug$' || umount {_BPF}"
+        yield Command(f"nsenter -t 1 -m -- sh -c {shlex.quote(line)}", f"mount {_BPF}")

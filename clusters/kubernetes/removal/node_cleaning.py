@@ -67,7 +67,7 @@ class Cleaning:
         """Changes nothing. Raises ClusterError."""
         scripts = self._chains()
         lines = [one for tool, text in scripts.items() for one in commands.chains(text, tool)]
-        lines += [one.what for one in self._commands() if one.what]
+        lines += [one.what for one in (*self._commands(), *self._last()) if one.what]
         kept = sorted(self.had.get("path", ()))
         if backups := nodes.backups(self.about):
             ending = self.about.leaves.backups
@@ -102,6 +102,9 @@ class Cleaning:
         )["failed"]
         if done.returncode:
             failed += done.stderr.strip().splitlines()[-5:]
+        for one in self._last():
+            done = self.node.run(["sh", "-c", one.line], timeout=QUICK, check=False)
+            failed += done.stderr.strip().splitlines()[-5:] if done.returncode else []
         if failed:
             raise ClusterError(f"something could not be removed: {' | '.join(failed[:5])}")
 
@@ -142,6 +145,13 @@ class Cleaning:
             found += commands.local_rule(shown, had.get("routing rule", ()))
         found += commands.unmounting(shown, leaves.files, had.get("path", ()), had.get("mount", ()))
         return found + self._settings()
+
+    def _last(self) -> list[Command]:
+        """What can go when no files of the CNI are left."""
+        if "mount" not in self.had:  # somebody else installed it: who mounted what is unknown
+            return []
+        shown = self.node.run(["sh", "-c", SCRIPT], timeout=QUICK).stdout
+        return list(commands.unmounting_bpf(shown, self.about.leaves.files, self.had["mount"]))
 
     def _settings(self) -> list[Command]:
         """Those that were changed after the CNI was ready are only named."""
