@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from cnibench.analysis import figures, lost_time, node_load
+from cnibench.analysis import cluster_load, figures, lost_time
 from cnibench.analysis.comparability import environments
 from cnibench.analysis.comparison import one_deployment
 from cnibench.analysis.comparison.by_runs import by_runs
@@ -142,7 +142,7 @@ def analyse(
         samples=gathered.samples,
         unread=gathered.unread,
         others=lost_time.others(readers),
-        node_load=node_load.medians(readers, numbers),
+        node_load=cluster_load.medians(readers, numbers),
         left_out=lost_time.left_out(readers),
         taken=lost_time.taken(readers, numbers),
     )

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from cnibench.analysis import node_load
+from cnibench.analysis import cluster_load
 from cnibench.analysis.model import LEFT_OUT, TAKEN, Taken
 from cnibench.model import context
 from cnibench.model.units import is_number
@@ -57,7 +57,7 @@ def taken(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[Taken]:
                     environment=environment,
                     shares=[],
                     least=cause == "others"
-                    and any(one.least for one in node_load.said(record.get("node_load"))),
+                    and any(one.least for one in cluster_load.said(record.get("node_load"))),
                 )
                 found.setdefault(key, new).shares.append(share)
     return list(found.values())
@@ -76,7 +76,7 @@ def _shares(record: Record, cpus: Any) -> dict[Literal["steal", "quota", "others
         found["steal"] = float(steal)
     if is_number(held) and is_number(own) and own > 0 and held >= TAKEN * own:
         found["quota"] = float(held) / float(own)
-    if there := node_load.said(record.get("node_load")):
+    if there := cluster_load.said(record.get("node_load")):
         found["others"] = max(one.others / one.cpus for one in there)
     elif is_number(others) and is_number(cpus) and cpus > 0:
         found["others"] = float(others) / float(cpus)

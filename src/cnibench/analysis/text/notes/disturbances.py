@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from cnibench.analysis import node_load
+from cnibench.analysis import cluster_load
 from cnibench.analysis.model import LEFT_OUT, TAKEN, Analysis, Disturbed, Group
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model import context
@@ -44,7 +44,7 @@ def busy(analysis: Analysis) -> list[str]:
             found.append(f"{before:.1f} of {cpus:.0f} CPUs before it started")
         found += [
             f"{one.others:.1f} of {one.cpus} CPUs of {named(one.node)} before it started"
-            for one in node_load.said(environment.get("node_load"))
+            for one in cluster_load.said(environment.get("node_load"))
             if one.others > BUSY * one.cpus
         ]
     if analysis.node_load:
