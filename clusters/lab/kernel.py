@@ -108,7 +108,7 @@ FEATURES: Mapping[str, Feature] = {
 _LIMIT = 10.0  # s: for a program that tries one
 # Tried only for who needs them: to try them loads modules that every network namespace has to do
 # with.
-_SELDOM = frozenset({"openvswitch", "ipvs"})
+_SELDOM = frozenset({"ipip", "openvswitch", "ipvs"})
 _GENERIC = {"openvswitch": "ovs_datapath", "ila": "ila"}  # found by their generic netlink families
 _COMMANDS = {
     "iptables": (
@@ -171,9 +171,9 @@ def found(needs: Iterable[str] = ()) -> Mapping[str, bool]:
     process. Empty when no namespace can be made.
 
     Under emulation only ``needs`` where some are given: what it takes to try one, a module or a
-    program, are tenths of a second there. Where some are given, Open vSwitch and IPVS are tried
-    only if they are among them: with Open vSwitch's module, Linux 6.1 tracks connections in every
-    network namespace.
+    program, are tenths of a second there. Where some are given, IP-in-IP, Open vSwitch and
+    IPVS are tried only if they are among them: with ipip's module the machine's own network
+    namespace gets a device tunl0, with Open vSwitch's Linux 6.1 tracks connections in all of them.
     """
     given = set(needs) & FEATURES.keys()
     wanted = given if inside() == "tcg" and given else FEATURES.keys() - _SELDOM

@@ -15,7 +15,7 @@ from _virtual_machines import UP, Virtual, virtual_machines
 
 pytestmark = pytest.mark.timeout(4 * UP)
 LISTING = """
-ip -o link | sed 's/@.*//; s/^[0-9]*: //' | sort; ip address show | grep inet; ip route show table all; ip rule
+ip -o link | sed 's/@.*//; s/^[0-9]*: //' | sort; ip address show | grep inet; ip -4 route show table all; ip rule
 iptables-save | grep -v '^[#:]'; nft list tables; mount | sort; sysctl net.ipv4.ip_forward net.bridge
 ps -eo args | grep -E '[c]nibench|[n]etserver|[n]etperf|[s]leep infinity'
 find /etc /usr /var /root -xdev -type f ! -path '/var/log/*' -printf '%p %s %T@\\n' | sort
