@@ -81,6 +81,11 @@ class OnNodes(ControlledPods):
     def process(self, pod: Pod) -> int:
         if pod.name not in self._kept:
             keeper = self._keepers.enter_context(pod.spawn(["sleep", "600"]))
+            limit = time.monotonic() + 20
+            # It is in the namespace when it executes sleep(1), not before.
+            while Path(f"/proc/{keeper.pid}/comm").read_text().strip() != "sleep":
+                assert time.monotonic() < limit, "nothing entered the namespace"
+                time.sleep(0.001)
             self._kept[pod.name] = keeper.pid
         return self._kept[pod.name]
 
