@@ -208,7 +208,7 @@ def test_the_file_system_of_pinned_objects_goes_if_the_cni_mounted_it() -> None:
     shown = "@@ mounts\n/\n/sys/fs/bpf\n@@ xfrm\n"
     pinned = ("/run/cilium", "/sys/fs/bpf/cilium")
     (found,) = commands.unmounting_bpf(shown, pinned, ("/",))
-    assert found.line.endswith("|| umount /sys/fs/bpf'")
+    assert found.line.endswith("|| umount /sys/fs/bpf; }'")
     assert not list(commands.unmounting_bpf(shown, pinned, ("/", "/sys/fs/bpf")))
     assert not list(commands.unmounting_bpf(shown, ("/run/flannel",), ("/",)))
     assert not list(commands.unmounting_bpf("@@ mounts\n/\n", pinned, ("/",)))

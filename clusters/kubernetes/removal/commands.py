@@ -319,5 +319,7 @@ def unmounting_bpf(shown: str, files: Sequence[str], had: Collection[str]) -> It
     """
     pins = any(path.startswith(f"{_BPF}/") for path in files)
     if pins and _BPF in section(shown, "mounts") and _BPF not in had:
-        line = f"ls -A {_BPF} | grep -qv '[.]debug$' || umount {_BPF}"
+        # what cannot be listed is not empty
+        theirs = "printf %s \"$all\" | grep -v '[.]debug$' | grep -q ."
+        line = f"all=$(ls -A {_BPF}) && {{ {theirs} || umount {_BPF}; }}"
         yield Command(f"nsenter -t 1 -m -- sh -c {shlex.quote(line)}", f"mount {_BPF}")
